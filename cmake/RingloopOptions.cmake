@@ -1,0 +1,15 @@
+# ringloop_options(target): the flags every target of this project is built with.
+function(ringloop_options target)
+    target_compile_options(${target} PRIVATE
+        -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast
+        -fno-omit-frame-pointer -fstack-protector-strong)
+    if(RINGLOOP_WERROR)
+        target_compile_options(${target} PRIVATE -Werror)
+    endif()
+    target_compile_definitions(${target} PRIVATE $<$<CONFIG:Debug>:_GLIBCXX_ASSERTIONS>)
+    if(RINGLOOP_SANITIZE)
+        target_compile_options(${target} PRIVATE -fsanitize=${RINGLOOP_SANITIZE} -fno-sanitize-recover=all)
+        target_link_options(${target} PRIVATE -fsanitize=${RINGLOOP_SANITIZE})
+    endif()
+    target_link_options(${target} PRIVATE -Wl,-z,relro,-z,now)
+endfunction()

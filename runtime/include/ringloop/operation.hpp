@@ -1,0 +1,161 @@
+// operation: one piece of work that a driver carries out for its owner.
+//
+// An operation is an intrusive state machine. It lives in its owner (a coroutine frame, a Python
+// transport) and never moves; its address is what the kernel hands back. Nothing is allocated for
+// it.
+//
+//     idle --submit--> submitted --last completion--> done --(prepare_* again)--> idle
+//                          |
+//                          +--owner gave up--> abandoned --last completion--> done
+//
+// Rules
+//  1. From submit() to the last completion the operation, and every byte that its arguments point
+//  to, belong to the
+//     driver: neither may move or be freed. An owner that loses interest sets `abandoned` and waits
+//     for the last completion.
+//  2. A one-shot operation completes exactly once. A multishot one completes any number of times
+//  with `more` set and
+//     then exactly once without.
+//  3. `on_complete` runs on the driver's thread, from driver::dispatch() or driver::retire(), never
+//  from submit(),
+//     cancel(), flush() or wait(). When it is called for the last completion the state is already
+//     `done`, so it may prepare and submit the same operation again, or free its owner.
+//  4. `host` operations are delivered by dispatch(phase::host), the others by
+//  dispatch(phase::native).
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+
+struct statx;
+
+namespace ringloop {
+
+class driver;
+
+enum class op_code : std::uint8_t {
+    nop,           // completes with 0 at the next turn
+    accept,        // result: the new descriptor (non-blocking, close-on-exec)
+    connect,       // result: 0
+    receive,       // into a buffer of the driver's pool; result: bytes, 0 at the end of the stream
+    receive_into,  // into the owner's memory; result: bytes, 0 at the end of the stream
+    send,          // gathered; result: bytes sent, possibly fewer than asked
+    poll,          // result: the ready events (POLLIN …)
+    open,          // result: the new descriptor (close-on-exec)
+    read,          // positional, or offset -1 for the file's own position; result: bytes
+    write,         // likewise
+    statx,         // result: 0
+    fsync,         // result: 0
+    close,         // result: 0
+};
+
+enum class op_state : std::uint8_t { idle, submitted, abandoned, done };
+
+// Numbers a buffer of the driver's pool.
+using buffer_id = std::uint16_t;
+inline constexpr buffer_id no_buffer = 0xffff;
+
+struct completion {
+    std::int32_t result = 0;       // >= 0, or a negated errno
+    bool more = false;             // another completion of the same operation will follow
+    buffer_id buffer = no_buffer;  // the receiver gives it back by driver::release_buffer()
+};
+
+struct accept_arguments {};
+struct connect_arguments {
+    const sockaddr* address;
+    socklen_t size;
+};
+struct memory_arguments {  // receive_into, read, write
+    void* data;
+    std::size_t size;
+    std::int64_t
+        offset;  // bytes from the start, -1: at the file's position; unused by receive_into
+};
+struct send_arguments {
+    const msghdr*
+        message;  // iovec array and its bytes stay alive and unchanged until the completion
+    int flags;    // MSG_NOSIGNAL is always added
+};
+struct poll_arguments {
+    std::uint32_t events;  // POLLIN, POLLOUT …
+};
+struct open_arguments {  // `fd` is the directory (AT_FDCWD)
+    const char* path;
+    int flags;  // O_CLOEXEC is always added
+    mode_t mode;
+};
+struct statx_arguments {  // `fd` is the directory, or the file with AT_EMPTY_PATH
+    const char* path;
+    struct statx* result;
+    unsigned mask;
+    int flags;
+};
+struct fsync_arguments {
+    bool data_only;
+};
+
+class operation {
+  public:
+    using handler = void (*)(operation&, const completion&) noexcept;
+
+    operation() noexcept = default;
+    explicit operation(handler on_complete, bool host = false) noexcept
+        : on_complete(on_complete), host(host) {}
+    operation(const operation&) = delete;
+    operation& operator=(const operation&) = delete;
+    ~operation();  // asserts that the driver no longer has it (rule 1)
+
+    [[nodiscard]] bool in_flight() const noexcept {
+        return state == op_state::submitted || state == op_state::abandoned;
+    }
+
+    // prepare_*: fill in the arguments of an operation that is not in flight; nothing happens until
+    // driver::submit().
+    void prepare_nop() noexcept;
+    void prepare_accept(int listener, bool repeat) noexcept;  // repeat: multishot
+    void prepare_connect(int socket, const sockaddr* address, socklen_t size) noexcept;
+    void prepare_receive(int socket, bool repeat) noexcept;  // repeat: multishot
+    void prepare_receive_into(int socket, void* data, std::size_t size) noexcept;
+    void prepare_send(int socket, const msghdr* message, int flags = 0) noexcept;
+    void prepare_poll(int fd, std::uint32_t events, bool repeat = false) noexcept;
+    void prepare_open(int directory, const char* path, int flags, mode_t mode) noexcept;
+    void prepare_read(int fd, void* data, std::size_t size, std::int64_t offset) noexcept;
+    void prepare_write(int fd, const void* data, std::size_t size, std::int64_t offset) noexcept;
+    void prepare_statx(int directory, const char* path, int flags, unsigned mask,
+                       struct statx* result) noexcept;
+    void prepare_fsync(int fd, bool data_only) noexcept;
+    void prepare_close(int fd) noexcept;
+
+    handler on_complete = nullptr;
+    union {
+        accept_arguments accept;
+        connect_arguments connect;
+        memory_arguments memory;
+        send_arguments send;
+        poll_arguments poll;
+        open_arguments open;
+        statx_arguments statx;
+        fsync_arguments fsync;
+    } arguments = {};
+    int fd = -1;
+    op_code code = op_code::nop;
+    op_state state = op_state::idle;
+    bool multishot = false;
+    bool host = false;
+    bool cancel_requested = false;  // set by driver::cancel() and retire()
+
+    // The driver's own: the list of operations in flight, and one word for its body.
+    operation* previous = nullptr;
+    operation* next = nullptr;
+    std::uint64_t driver_word = 0;
+
+  private:
+    void prepare(op_code new_code, int new_fd, bool repeat) noexcept;
+};
+
+}  // namespace ringloop

@@ -1,0 +1,84 @@
+// scheduler: runs coroutines on one thread, over one driver.
+//
+// It owns the ready queue, the timers and the inboxes. Two ways to use it:
+//  - run(): the scheduler owns the thread (native services);
+//  - turn by turn: a host (the Python loop, a foreign loop) calls poll()/wait(), run_native() and
+//  run_host() itself.
+//
+// Thread: all members but post(), post_host() and stop() belong to the thread that runs it; that
+// thread may change between turns. Nothing here needs Python; run_native() may be called with or
+// without the GIL.
+#pragma once
+
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "ringloop/driver.hpp"
+#include "ringloop/inbox.hpp"
+#include "ringloop/timer.hpp"
+
+namespace ringloop {
+
+class scheduler {
+  public:
+    explicit scheduler(const driver_config& config = {});
+    explicit scheduler(std::unique_ptr<driver> body);
+    // Retires what is still in flight, drops what is still queued. Coroutine frames must have ended
+    // before.
+    ~scheduler();
+    scheduler(const scheduler&) = delete;
+    scheduler& operator=(const scheduler&) = delete;
+
+    // The scheduler whose run(), run_native() or run_host() is on this thread's stack, or null.
+    [[nodiscard]] static scheduler* current() noexcept;
+
+    [[nodiscard]] driver& io() noexcept { return *driver_; }
+    [[nodiscard]] std::int64_t now_ns() const noexcept { return driver_->now_ns(); }
+
+    // ---- same thread
+    // Resumes `handle` in a later step of run_native(), in order.
+    void schedule(std::coroutine_handle<> handle) noexcept;
+    [[nodiscard]] timer_wheel& timers() noexcept { return timers_; }
+
+    // ---- any thread
+    void post(posted& node) noexcept;       // run in run_native()
+    void post_host(posted& node) noexcept;  // run in run_host(), under the host's lock
+    void stop() noexcept;                   // run() returns after the current turn
+
+    // ---- for an owner of the thread: turns until stop() is called, or nothing is left that could
+    // make progress.
+    void run();
+
+    // ---- for hosts
+    // Earliest native timer, 0 if native work is ready now, no_deadline if there is nothing to wait
+    // for but I/O.
+    [[nodiscard]] std::int64_t next_deadline_ns() noexcept;
+    // Something for run_native() or run_host() is queued (posts, completions, ready coroutines).
+    [[nodiscard]] bool has_native_work() const noexcept;
+    [[nodiscard]] bool has_host_work() const noexcept;
+    void poll() noexcept { driver_->poll(); }
+    // Waits for I/O, a post, a native timer or `deadline_ns`, whichever is first. Call it without
+    // the host's lock. `has_work` (optional) is a further reason not to sleep, see wait_request.
+    wait_result wait(std::int64_t deadline_ns, std::int64_t spin_ns = 0,
+                     bool (*has_work)(void*) = nullptr, void* context = nullptr) noexcept;
+    // Native completions, posts, due timers, ready coroutines; bounded: at most `max` steps.
+    // Returns the steps made.
+    std::size_t run_native(std::size_t max = 1024) noexcept;
+    // Host completions and host posts that were queued when it was called. Returns how many ran.
+    std::size_t run_host() noexcept;
+
+  private:
+    struct ready_queue;
+    std::unique_ptr<driver> driver_;
+    timer_wheel timers_;
+    std::unique_ptr<ready_queue> ready_;
+    inbox native_inbox_;
+    inbox host_inbox_;
+    posted* native_posts_ = nullptr;  // taken, not yet run (bounded drains)
+    posted* host_posts_ = nullptr;
+    std::atomic<bool> stop_requested_{false};
+};
+
+}  // namespace ringloop
