@@ -59,6 +59,12 @@ void loop_cancel_turn_end(loop_object* loop, turn_end_hook& hook) noexcept;
 // value …}); clears it. `key` and `value` may be null.
 void loop_report(loop_object* loop, const char* message, const char* key, PyObject* value) noexcept;
 
+// Descriptors that transports of this loop own (borrowed reference): add_reader() and new
+// transports refuse them.
+int loop_claim_fd(loop_object* loop, int fd,
+                  PyObject* transport) noexcept;  // -1: RuntimeError, in use
+void loop_release_fd(loop_object* loop, int fd) noexcept;
+
 // Module initialisation, one per file of python/native: adds types to `module`; 0, or -1 with an
 // exception set.
 int add_loop_types(PyObject* module) noexcept;
