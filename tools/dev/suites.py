@@ -1,0 +1,196 @@
+"""./dev test: the parts, what each runs, and in which build.
+
+A part is a function from a Context to tallies. It never stops the others: a failed build or a
+crash is counted as a failure of that part, and the run goes on.
+"""
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Callable
+
+import project
+import report
+from machine import Interpreter
+from output import ROOT, Problem, environment, run, say
+from report import Tally
+
+RESULTS = ROOT / "build" / "results"
+
+
+@dataclasses.dataclass
+class Context:
+    interpreters: list[Interpreter]
+    all: bool = False
+    options: tuple[str, ...] = ()      # after "--", for pytest or the C++ programs
+    builds: dict[tuple[str, str], project.Build] = dataclasses.field(default_factory=dict)
+
+    def build(self, preset: str, interpreter: Interpreter | None = None,
+              **arguments: object) -> project.Build:
+        interpreter = interpreter or self.interpreters[0]
+        key = (preset, interpreter.version)
+        if key not in self.builds:
+            self.builds[key] = project.build(preset, interpreter, "demo", **arguments)
+        return self.builds[key]
+
+
+def _tee(command: list[str], env: dict[str, str], timeout_s: float) -> tuple[str, int]:
+    """Runs it with its output shown and kept."""
+    lines = []
+    with subprocess.Popen(command, env=env, cwd=ROOT, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace") as process:
+        killer = subprocess.Popen([sys.executable, "-c", _KILLER, str(process.pid), str(timeout_s)])
+        for line in process.stdout or ():
+            sys.stdout.write(line)
+            lines.append(line)
+        code = process.wait()
+        killer.kill()
+        killer.wait()
+    sys.stdout.flush()
+    return "".join(lines), code
+
+
+# A watchdog of its own process: it also ends a child that closed its output but does not exit.
+_KILLER = "import os,sys,time; time.sleep(float(sys.argv[2])); os.kill(int(sys.argv[1]), 9)"
+
+
+def catch(context: Context, suite: str, preset: str = "dev", timeout_s: float = 300) -> list[Tally]:
+    part = suite if preset == "dev" else f"{suite} ({preset})"
+    build = context.build(preset)
+    program = build.folder / "tests" / f"test_{suite}"
+    if not program.exists():
+        return [Tally(part, failed=1)] if (ROOT / "tests" / suite).is_dir() and any(
+            (ROOT / "tests" / suite).glob("*.cpp")) else []
+    command = [str(program), *context.options]
+    if preset == "tsan" and shutil.which("setarch"):
+        command = ["setarch", platform.machine(), "-R", *command]   # TSan wants a plain layout
+    text, code = _tee(command, build.environment(**sanitizer_options(preset)), timeout_s)
+    return [report.of_catch(part, text, code)]
+
+
+def sanitizer_options(preset: str) -> dict[str, str]:
+    suppressions = ROOT / "tests" / "tsan.supp"
+    return {
+        "asan": {"ASAN_OPTIONS": "detect_stack_use_after_return=1:detect_leaks=1",
+                 "UBSAN_OPTIONS": "print_stacktrace=1"},
+        "tsan": {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"
+                 + (f":suppressions={suppressions}" if suppressions.exists() else "")},
+    }.get(preset, {})
+
+
+def preloads(preset: str) -> dict[str, str]:
+    """A stock Python finds the sanitizer's runtime only if it is loaded first."""
+    if preset != "asan":
+        return {}
+    compiler = os.environ.get("CXX", "g++")
+    names = [subprocess.run([compiler, f"-print-file-name={name}"], capture_output=True, text=True,
+                            check=True).stdout.strip() for name in ("libasan.so", "libstdc++.so")]
+    return {"LD_PRELOAD": " ".join(os.path.realpath(name) for name in names),
+            "PYTHONMALLOC": "malloc"}
+
+
+def pytest(context: Context, part: str, paths: list[str], build: project.Build, *,
+           timeout_s: float = 900, extra: tuple[str, ...] = (), **env: str) -> list[Tally]:
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    result = RESULTS / (part.replace(" ", "-").replace("/", "-") + ".xml")
+    result.unlink(missing_ok=True)
+    command = [str(build.python), "-m", "pytest", "-c", str(ROOT / "pyproject.toml"),
+               f"--rootdir={ROOT}", f"--junitxml={result}", "-o", f"cache_dir={ROOT}/.cache/pytest",
+               *extra, *context.options, *paths]
+    changes = {**sanitizer_options(build.preset), **preloads(build.preset), **env}
+    code = run(command, env=build.environment(**changes), timeout_s=timeout_s)
+    return [report.of_pytest(part, result, code)]
+
+
+def part_python(context: Context) -> list[Tally]:
+    tallies = []
+    for interpreter in context.interpreters:
+        build = context.build("dev", interpreter)
+        tallies += pytest(context, f"python {interpreter.version}", ["tests/python"], build)
+    return tallies
+
+
+def part_python_debug(context: Context) -> list[Tally]:
+    return pytest(context, "python debug mode", ["tests/python"], context.build("dev"),
+                  PYTHONASYNCIODEBUG="1", PYTHONDEVMODE="1")
+
+
+def part_asan(context: Context) -> list[Tally]:
+    tallies = []
+    for suite in ("unit", "sim", "kernel"):
+        tallies += catch(context, suite, "asan", 600)
+    return tallies + pytest(context, "python (asan)", ["tests/python"], context.build("asan"),
+                            timeout_s=1500, RINGLOOP_TEST_SLOWDOWN="5")
+
+
+def part_tsan(context: Context) -> list[Tally]:
+    context.build("tsan", options=("-DRINGLOOP_PYTHON=OFF", "-DRINGLOOP_KERNELS=OFF"))
+    tallies = []
+    for suite in ("unit", "sim", "kernel"):
+        tallies += catch(context, suite, "tsan", 600)
+    return tallies
+
+
+def part_types(context: Context) -> list[Tally]:
+    build = context.build("dev")
+    code = run([str(build.python), "-m", "mypy", "--strict", "--cache-dir",
+                str(ROOT / ".cache" / "mypy"), "python/ringloop"], env=environment())
+    return [report.of_code("types", code)]
+
+
+def _folder(name: str, **env: str) -> Callable[[Context], list[Tally]]:
+    def part(context: Context) -> list[Tally]:
+        if not any((ROOT / "tests" / name).glob("test_*.py")):
+            return []
+        return pytest(context, name, [f"tests/{name}"], context.build("dev"), timeout_s=1500, **env)
+    return part
+
+
+# name: (function, part of a plain `./dev test`)
+PARTS: dict[str, tuple[Callable[[Context], list[Tally]], bool]] = {
+    "tidy": (_folder("tidy"), True),
+    "unit": (lambda context: catch(context, "unit"), True),
+    "sim": (lambda context: catch(context, "sim"), True),
+    "kernel": (lambda context: catch(context, "kernel"), True),
+    "python": (part_python, True),
+    "types": (part_types, True),
+    "debug": (part_python_debug, True),
+    "faults": (_folder("faults"), True),
+    "asan": (part_asan, True),
+    "tsan": (part_tsan, True),
+    "docs": (_folder("docs"), True),
+    "packaging": (_folder("packaging"), True),
+}
+
+
+def test(context: Context, names: list[str]) -> int:
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        raise Problem(f"there is no part {unknown[0]}: {', '.join(PARTS)}")
+    if context.all:
+        os.environ["RINGLOOP_TEST_ALL"] = "1"
+    tallies = []
+    for name, (function, default) in PARTS.items():
+        if name not in names and (names or not (default or context.all)):
+            continue
+        say(f"part {name}")
+        begin = time.monotonic()
+        try:
+            found = function(context)
+        except (Problem, subprocess.CalledProcessError) as error:
+            say(f"part {name}: {error}")
+            found = [Tally(name, failed=1)]
+        if found:
+            found[-1].seconds = time.monotonic() - begin
+        tallies += found
+    return report.summary(tallies)
+
+
+def results_folder() -> Path:
+    return RESULTS
