@@ -157,6 +157,13 @@ class driver {
     // Readable by another poller (epoll, select, another ring) when poll() would find something:
     // for guests of a foreign loop.
     [[nodiscard]] virtual int pollable_fd() const noexcept = 0;
+    // For a guest, before its thread sleeps in the foreign poller: from here to unpark() a wake()
+    // makes pollable_fd() readable. False: has_work() said that there is work already. The body
+    // keeps its own wake operation armed whenever parked.
+    [[nodiscard]] bool park(const wait_request& request) noexcept {
+        return announce_sleep(request);
+    }
+    void unpark() noexcept { end_sleep(); }
 
     [[nodiscard]] const capabilities& what() const noexcept { return capabilities_; }
     [[nodiscard]] const driver_counters& counters() const noexcept { return counters_; }
