@@ -16,7 +16,7 @@ namespace ringloop {
 
 struct posted {
     using function = void (*)(posted&) noexcept;
-    explicit posted(function run = nullptr) noexcept : run(run) {}
+    explicit posted(function to_run = nullptr) noexcept : run(to_run) {}
     function run;
     posted* next = nullptr;
 };

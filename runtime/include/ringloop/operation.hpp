@@ -1,8 +1,7 @@
 // operation: one piece of work that a driver carries out for its owner.
 //
 // An operation is an intrusive state machine. It lives in its owner (a coroutine frame, a Python
-// transport) and never moves; its address is what the kernel hands back. Nothing is allocated for
-// it.
+// transport) and never moves. Nothing is allocated for it.
 //
 //     idle --submit--> submitted --last completion--> done --(prepare_* again)--> idle
 //                          |
@@ -104,8 +103,8 @@ class operation {
     using handler = void (*)(operation&, const completion&) noexcept;
 
     operation() noexcept = default;
-    explicit operation(handler on_complete, bool host = false) noexcept
-        : on_complete(on_complete), host(host) {}
+    explicit operation(handler function, bool for_host = false) noexcept
+        : on_complete(function), host(for_host) {}
     operation(const operation&) = delete;
     operation& operator=(const operation&) = delete;
     ~operation();  // asserts that the driver no longer has it (rule 1)
@@ -149,7 +148,10 @@ class operation {
     bool host = false;
     bool cancel_requested = false;  // set by driver::cancel() and retire()
 
-    // The driver's own: the list of operations in flight, and one word for its body.
+    // The driver's own: whether its body has the operation, whether it is being moved to another
+    // thread, the list of operations in flight, and one word for the body.
+    bool armed = false;
+    bool moving = false;
     operation* previous = nullptr;
     operation* next = nullptr;
     std::uint64_t driver_word = 0;

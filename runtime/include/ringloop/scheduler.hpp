@@ -10,6 +10,7 @@
 // without the GIL.
 #pragma once
 
+#include <atomic>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
@@ -46,6 +47,27 @@ class scheduler {
     void post(posted& node) noexcept;       // run in run_native()
     void post_host(posted& node) noexcept;  // run in run_host(), under the host's lock
     void stop() noexcept;                   // run() returns after the current turn
+    [[nodiscard]] bool stop_requested() const noexcept {
+        return stop_requested_.load(std::memory_order_relaxed);
+    }
+
+    // Makes this scheduler current() for as long as the entry lives: for hosts that call native
+    // code outside run_native() and run_host().
+    class entry {
+      public:
+        explicit entry(scheduler& entered) noexcept;
+        ~entry();
+        entry(const entry&) = delete;
+        entry& operator=(const entry&) = delete;
+
+      private:
+        scheduler* previous_;
+    };
+
+    // Work is under way elsewhere (on another thread) and will be posted here: run() does not
+    // return for want of work between hold() and the matching release(). Same thread.
+    void hold() noexcept { ++held_; }
+    void release() noexcept { --held_; }
 
     // ---- for an owner of the thread: turns until stop() is called, or nothing is left that could
     // make progress.
@@ -79,6 +101,7 @@ class scheduler {
     posted* native_posts_ = nullptr;  // taken, not yet run (bounded drains)
     posted* host_posts_ = nullptr;
     std::atomic<bool> stop_requested_{false};
+    std::size_t held_ = 0;
 };
 
 }  // namespace ringloop

@@ -15,7 +15,7 @@ namespace ringloop {
 // Lives in its owner; must be out of the wheel (fired or cancelled) before it dies.
 struct timer {
     using handler = void (*)(timer&) noexcept;
-    explicit timer(handler on_fire = nullptr) noexcept : on_fire(on_fire) {}
+    explicit timer(handler function = nullptr) noexcept : on_fire(function) {}
     timer(const timer&) = delete;
     timer& operator=(const timer&) = delete;
 

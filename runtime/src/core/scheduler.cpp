@@ -1,0 +1,173 @@
+// The scheduler: ready queue, timers and inboxes over one driver. See scheduler.hpp for the
+// contract.
+//
+// Thread: the one that runs it, except post(), post_host() and stop(). No Python, no system call of
+// its own: time, sleep and wake-up are the driver's.
+#include "ringloop/scheduler.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+#include <vector>
+
+#include "detail/current.hpp"
+#include "ringloop/detail/transfer.hpp"
+
+namespace ringloop {
+
+thread_local constinit scheduler* detail::current_scheduler = nullptr;
+
+// A flat power-of-two ring of handles that doubles when full.
+struct scheduler::ready_queue {
+    std::vector<std::coroutine_handle<>> slots = std::vector<std::coroutine_handle<>>(1024);
+    std::size_t head = 0;
+    std::size_t tail = 0;
+
+    [[nodiscard]] std::size_t size() const noexcept { return tail - head; }
+    void push(std::coroutine_handle<> handle) {
+        if (size() == slots.size()) grow();
+        slots[tail++ & (slots.size() - 1)] = handle;
+    }
+    [[nodiscard]] std::coroutine_handle<> pop() noexcept {
+        return slots[head++ & (slots.size() - 1)];
+    }
+    void grow() {
+        std::vector<std::coroutine_handle<>> larger(slots.size() * 2);
+        const std::size_t count = size();
+        for (std::size_t i = 0; i < count; ++i) larger[i] = slots[(head + i) & (slots.size() - 1)];
+        slots = std::move(larger);
+        head = 0;
+        tail = count;
+    }
+};
+
+scheduler::scheduler(const driver_config& config) : scheduler(make_driver(config)) {}
+
+scheduler::scheduler(std::unique_ptr<driver> body)
+    : driver_(std::move(body)), ready_(std::make_unique<ready_queue>()) {}
+
+scheduler::~scheduler() = default;
+
+scheduler* scheduler::current() noexcept {
+    return detail::current_scheduler;
+}
+
+scheduler::entry::entry(scheduler& entered) noexcept
+    : previous_(std::exchange(detail::current_scheduler, &entered)) {}
+
+scheduler::entry::~entry() {
+    detail::current_scheduler = previous_;
+}
+
+void scheduler::schedule(std::coroutine_handle<> handle) noexcept {
+    ready_->push(handle);
+}
+
+void scheduler::post(posted& node) noexcept {
+    native_inbox_.push(node);
+    driver_->wake();
+}
+
+void scheduler::post_host(posted& node) noexcept {
+    host_inbox_.push(node);
+    driver_->wake();
+}
+
+void scheduler::stop() noexcept {
+    stop_requested_.store(true, std::memory_order_release);
+    driver_->wake();
+}
+
+void scheduler::run() {
+    const entry inside(*this);
+    while (!stop_requested_.exchange(false, std::memory_order_acquire)) {
+        run_native();
+        run_host();
+        if (stop_requested_.load(std::memory_order_relaxed)) continue;
+        if (has_native_work() || has_host_work()) {
+            driver_->poll();
+        } else if (driver_->in_flight() == 0 && timers_.size() == 0 && held_ == 0) {
+            return;
+        } else {
+            wait(no_deadline);
+        }
+    }
+}
+
+std::int64_t scheduler::next_deadline_ns() noexcept {
+    return has_native_work() ? 0 : timers_.next_deadline_ns();
+}
+
+bool scheduler::has_native_work() const noexcept {
+    return ready_->size() != 0 || native_posts_ != nullptr || !native_inbox_.empty() ||
+           driver_->undelivered(phase::native) != 0;
+}
+
+bool scheduler::has_host_work() const noexcept {
+    return host_posts_ != nullptr || !host_inbox_.empty() || driver_->undelivered(phase::host) != 0;
+}
+
+namespace {
+
+struct sleep_question {
+    const scheduler* self;
+    bool (*has_work)(void*);
+    void* context;
+    static bool ask(void* context) noexcept {
+        const auto& q = *static_cast<sleep_question*>(context);
+        if (q.self->has_native_work() || q.self->has_host_work() || q.self->stop_requested())
+            return true;
+        return q.has_work != nullptr && q.has_work(q.context);
+    }
+};
+
+}  // namespace
+
+wait_result scheduler::wait(std::int64_t deadline_ns, std::int64_t spin_ns, bool (*has_work)(void*),
+                            void* context) noexcept {
+    if (has_native_work() || has_host_work()) {
+        driver_->poll();
+        return wait_result::ready;
+    }
+    sleep_question question{this, has_work, context};
+    wait_request request;
+    request.deadline_ns = std::min(deadline_ns, timers_.next_deadline_ns());
+    request.spin_ns = spin_ns;
+    request.has_work = &sleep_question::ask;
+    request.context = &question;
+    return driver_->wait(request);
+}
+
+std::size_t scheduler::run_native(std::size_t max) noexcept {
+    const entry inside(*this);
+    std::size_t steps = driver_->dispatch(phase::native, max);
+    while (steps < max) {
+        if (native_posts_ == nullptr) native_posts_ = native_inbox_.take_all();
+        if (native_posts_ == nullptr) break;
+        posted* node = native_posts_;
+        native_posts_ = node->next;
+        node->run(*node);
+        ++steps;
+    }
+    if (timers_.size() != 0 && steps < max) steps += timers_.expire(now_ns(), max - steps);
+    // Only what is ready now: a coroutine that yields lets I/O in before its next step.
+    std::size_t count = std::min(ready_->size(), max - std::min(steps, max));
+    steps += count;
+    for (; count != 0; --count) detail::resume(ready_->pop());
+    return steps;
+}
+
+std::size_t scheduler::run_host() noexcept {
+    const entry inside(*this);
+    std::size_t ran = driver_->dispatch(phase::host, driver_->undelivered(phase::host));
+    if (host_posts_ == nullptr) host_posts_ = host_inbox_.take_all();
+    while (host_posts_ != nullptr) {
+        posted* node = host_posts_;
+        host_posts_ = node->next;
+        node->run(*node);
+        ++ran;
+    }
+    return ran;
+}
+
+}  // namespace ringloop
