@@ -1,0 +1,62 @@
+"""The tree keeps the house rules; what was built keeps the direction of dependency."""
+from __future__ import annotations
+
+import pytest
+
+from tidy import layers, source, words
+from tidy.rules import RULES, check
+
+
+@pytest.fixture(scope="module")
+def tree() -> list[source.Source]:
+    return source.tree()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_tree_keeps_the_rule(rule: str, tree: list[source.Source]) -> None:
+    findings = check(tree, {rule: RULES[rule]})
+    assert not findings, "\n" + "\n".join(map(str, findings))
+
+
+def test_every_file_has_its_place() -> None:
+    findings = list(words.stray_files(source.tracked()))
+    assert not findings, "\n" + "\n".join(map(str, findings))
+
+
+def test_every_allowed_system_call_outside_the_driver_is_still_needed(
+        tree: list[source.Source]) -> None:
+    for path in layers.ALLOWED_CALLS:
+        assert any(each.path.startswith(path) for each in tree), f"nothing is left in {path}"
+
+
+LIBRARIES = ("libringloop.a", "libringloop_testing.a", "libringloop_kernels.a")
+
+
+def _built(pattern: str) -> list[str]:
+    folder = layers.build_folder()
+    if folder is None:
+        pytest.skip("no build to look at: ./dev test tidy makes one")
+    return [str(path) for path in folder.rglob(pattern)]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_native_libraries_need_no_python(library: str) -> None:
+    for path in _built(library):
+        assert layers.python_symbols(source.Path(path)) == []
+
+
+def test_the_runtime_was_built_and_needs_no_compute_library() -> None:
+    found = _built("libringloop.a")
+    assert found
+    for path in found:
+        assert layers.compute_symbols(source.Path(path)) == []
+
+
+def test_extension_modules_export_nothing_but_their_entry() -> None:
+    found = _built("_native*.so") + _built("_kernels*.so")
+    assert found
+    for path in found:
+        name = source.Path(path).name.split(".")[0]
+        exported = [symbol for symbol in layers.exported_symbols(source.Path(path))
+                    if not symbol.startswith(("_Z", "__odr_asan", "_init", "_fini"))]
+        assert exported == [f"PyInit_{name}"]
