@@ -1,0 +1,482 @@
+// LoopCore: type, life, hooks, reports. Contract in loop.hpp; the turn is in loop_run.cpp,
+// scheduling in loop_calls.cpp.
+//
+// GIL held throughout.
+#include "loop.hpp"
+
+#include <malloc.h>
+#include <sched.h>
+
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include "ledger.hpp"
+#include "loop_object.hpp"
+
+namespace ringloop::python {
+
+using bridge::ref;
+
+PyTypeObject* loop_core_type = nullptr;
+
+namespace {
+
+loop_object* first_loop = nullptr;  // configured and not yet torn down
+
+loop_object* cast(PyObject* self) noexcept {
+    return reinterpret_cast<loop_object*>(self);
+}
+PyObject* object(loop_object* loop) noexcept {
+    return reinterpret_cast<PyObject*>(loop);
+}
+
+void link(loop_object* loop) noexcept {
+    loop->state.next = first_loop;
+    if (first_loop != nullptr) first_loop->state.previous = loop;
+    first_loop = loop;
+}
+
+void unlink(loop_object* loop) noexcept {
+    loop_state& state = loop->state;
+    if (state.previous != nullptr) state.previous->state.next = state.next;
+    if (state.next != nullptr) state.next->state.previous = state.previous;
+    if (first_loop == loop) first_loop = state.next;
+    state.previous = state.next = nullptr;
+}
+
+long count_loops() noexcept {
+    long count = 0;
+    for (loop_object* l = first_loop; l != nullptr; l = l->state.next) ++count;
+    return count;
+}
+long count_operations() noexcept {
+    long count = 0;
+    for (loop_object* l = first_loop; l != nullptr; l = l->state.next)
+        count += static_cast<long>(io_of(l).in_flight());
+    return count;
+}
+long count_buffers() noexcept {
+    long count = 0;
+    for (loop_object* l = first_loop; l != nullptr; l = l->state.next)
+        count += static_cast<long>(io_of(l).leased_buffers());
+    return count;
+}
+
+PyObject* loop_new(PyTypeObject* type, PyObject*, PyObject*) noexcept {
+    auto* self = reinterpret_cast<loop_object*>(type->tp_alloc(type, 0));
+    if (self == nullptr) return nullptr;
+    try {
+        new (&self->state) loop_state();
+    } catch (const std::bad_alloc&) {
+        // Not constructed: dealloc must not destroy it.
+        PyObject_GC_UnTrack(self);
+        type->tp_free(self);
+        Py_DECREF(type);
+        return PyErr_NoMemory();
+    }
+    return object(self);
+}
+
+int loop_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
+    Py_VISIT(Py_TYPE(self));
+    loop_state& state = cast(self)->state;
+    const std::size_t ready = state.ready.size(), timers = state.timers.size();
+    for (std::size_t i = 0; i < ready; ++i)
+        if (int result = handle_traverse_contents(state.ready.at(i), visit, arg)) return result;
+    for (std::size_t i = 0; i < timers; ++i)
+        if (int result = handle_traverse_contents(state.timers.at(i), visit, arg)) return result;
+    return state.watches.traverse(visit, arg);
+}
+
+// Ends everything that the loop has in flight. Safe to call twice.
+void tear_down(loop_object* loop) noexcept {
+    loop_state& state = loop->state;
+    loop->closed = 1;
+    if (!state.native) return;
+    if (!state.forked) run_turn_end_hooks(loop);
+    state.watches.clear(loop, !state.forked);
+    loop_clear_queues(loop);
+    if (!state.forked) {
+        state.native->io().flush();
+        state.native->io().retire_all();
+        state.native->run_host();
+        loop_clear_queues(loop);
+    }
+    unlink(loop);
+    state.host.reset();
+    state.native.reset();
+}
+
+int loop_clear(PyObject* self) noexcept {
+    if (!cast(self)->state.running) loop_clear_queues(cast(self));
+    return 0;
+}
+
+void loop_dealloc(PyObject* self) noexcept {
+    PyTypeObject* type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    tear_down(cast(self));
+    cast(self)->state.~loop_state();
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+// ---- configuration
+
+bool read_unsigned(PyObject* options, const char* key, unsigned& out) noexcept {
+    PyObject* value = PyDict_GetItemString(options, key);
+    if (value == nullptr) return true;
+    const unsigned long number = PyLong_AsUnsignedLong(value);
+    if (number == static_cast<unsigned long>(-1) && PyErr_Occurred()) return false;
+    out = static_cast<unsigned>(number);
+    return true;
+}
+
+bool read_masked(PyObject* options, std::vector<unsigned>& out) {
+    PyObject* value = PyDict_GetItemString(options, "masked_opcodes");
+    if (value == nullptr) return true;
+    ref list = ref::steal(PySequence_List(value));
+    if (!list) return false;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
+        const unsigned long number = PyLong_AsUnsignedLong(PyList_GET_ITEM(list.get(), i));
+        if (number == static_cast<unsigned long>(-1) && PyErr_Occurred()) return false;
+        out.push_back(static_cast<unsigned>(number));
+    }
+    return true;
+}
+
+bool read_config(PyObject* options, driver_config& config) {
+    if (PyObject* word = PyDict_GetItemString(options, "backend")) {
+        const char* text = PyUnicode_AsUTF8(word);
+        if (text == nullptr) return false;
+        config.choice = parse_backend(text);
+    }
+    return read_masked(options, config.masked_opcodes) &&
+           read_unsigned(options, "submission_entries", config.submission_entries) &&
+           read_unsigned(options, "completion_entries", config.completion_entries) &&
+           read_unsigned(options, "buffer_count", config.buffer_count) &&
+           read_unsigned(options, "buffer_size", config.buffer_size);
+}
+
+void set_error(const std::exception& e) noexcept {
+    if (const auto* system = dynamic_cast<const std::system_error*>(&e)) {
+        ref value = ref::steal(Py_BuildValue("(is)", system->code().value(), e.what()));
+        if (value) PyErr_SetObject(PyExc_OSError, value.get());
+    } else if (dynamic_cast<const std::invalid_argument*>(&e) != nullptr) {
+        PyErr_SetString(PyExc_ValueError, e.what());
+    } else if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr) {
+        PyErr_NoMemory();
+    } else {
+        PyErr_SetString(PyExc_RuntimeError, e.what());
+    }
+}
+
+bool overrides_time(loop_object* loop) noexcept {
+    ref own =
+        ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(loop_core_type), "time"));
+    ref used =
+        ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(loop)), "time"));
+    PyErr_Clear();
+    return own.get() != used.get();
+}
+
+// Without these, sends that are queued for a turn and freed together make the heap's top trim and
+// fault at each turn.
+PyObject* tune_malloc(PyObject*, PyObject*) noexcept {
+    constexpr int keep_bytes = 64 << 20;
+    mallopt(M_TRIM_THRESHOLD, keep_bytes);
+    mallopt(M_TOP_PAD, 1 << 20);
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    Py_RETURN_NONE;
+}
+
+PyObject* configure(PyObject* self, PyObject* options) noexcept {
+    loop_object* loop = cast(self);
+    if (loop->state.native || loop->closed) {
+        PyErr_SetString(PyExc_RuntimeError, "this loop was initialised already");
+        return nullptr;
+    }
+    if (!PyDict_Check(options)) return PyErr_Format(PyExc_TypeError, "options must be a dict");
+    try {
+        driver_config config;
+        if (!read_config(options, config)) return nullptr;
+        loop->state.native = std::make_unique<scheduler>(config);
+        loop->state.host = std::make_unique<own_host>(loop, loop->state.native.get());
+    } catch (const std::exception& e) {
+        set_error(e);
+        return nullptr;
+    }
+    cpu_set_t processors;
+    CPU_ZERO(&processors);
+    loop->state.spin.allowed =
+        sched_getaffinity(0, sizeof processors, &processors) == 0 && CPU_COUNT(&processors) > 1;
+    loop->state.custom_time = overrides_time(loop);
+    link(loop);
+    Py_RETURN_NONE;
+}
+
+PyObject* shut_down(PyObject* self, PyObject*) noexcept {
+    if (cast(self)->state.running) {
+        PyErr_SetString(PyExc_RuntimeError, "Cannot close a running event loop");
+        return nullptr;
+    }
+    tear_down(cast(self));
+    Py_RETURN_NONE;
+}
+
+PyObject* wake(PyObject* self, PyObject*) noexcept {
+    if (cast(self)->state.native) io_of(cast(self)).wake();
+    Py_RETURN_NONE;
+}
+
+bool put(PyObject* dict, const char* key, PyObject* value) noexcept {
+    ref owned = ref::steal(value);
+    return owned && PyDict_SetItemString(dict, key, owned.get()) == 0;
+}
+
+PyObject* strings(const std::vector<std::string>& values) noexcept {
+    ref list = ref::steal(PyList_New(0));
+    for (const std::string& value : values) {
+        ref text = ref::steal(PyUnicode_FromString(value.c_str()));
+        if (!list || !text || PyList_Append(list.get(), text.get()) < 0) return nullptr;
+    }
+    return list.release();
+}
+
+PyObject* describe(const ringloop::capabilities& what) noexcept {
+    ref dict = ref::steal(PyDict_New());
+    if (!dict || !put(dict.get(), "backend", PyUnicode_FromString(name(what.chosen))) ||
+        !put(dict.get(), "reason", PyUnicode_FromString(what.reason.c_str())) ||
+        !put(dict.get(), "kernel", PyUnicode_FromString(what.kernel.c_str())) ||
+        !put(dict.get(), "submission_entries", PyLong_FromUnsignedLong(what.submission_entries)) ||
+        !put(dict.get(), "completion_entries", PyLong_FromUnsignedLong(what.completion_entries)) ||
+        !put(dict.get(), "buffer_count", PyLong_FromUnsignedLong(what.buffer_count)) ||
+        !put(dict.get(), "buffer_size", PyLong_FromUnsignedLong(what.buffer_size)) ||
+        !put(dict.get(), "missing_opcodes", strings(what.missing_opcodes)))
+        return nullptr;
+    return dict.release();
+}
+
+PyObject* loop_capabilities(PyObject* self, PyObject*) noexcept {
+    if (!cast(self)->state.native) return raise_closed(cast(self)), nullptr;
+    return describe(io_of(cast(self)).what());
+}
+
+PyObject* loop_counters(PyObject* self, PyObject*) noexcept {
+    if (!cast(self)->state.native) return raise_closed(cast(self)), nullptr;
+    const driver& io = io_of(cast(self));
+    const driver_counters& c = io.counters();
+    return Py_BuildValue("{sKsKsKsKsKsKsKsKsnsn}", "submitted", c.submitted, "completions",
+                         c.completions, "enters", c.enters, "sleeps", c.sleeps, "wake_writes",
+                         c.wake_writes, "overflows", c.overflows, "starved", c.starved, "stale",
+                         c.stale, "in_flight", static_cast<Py_ssize_t>(io.in_flight()),
+                         "leased_buffers", static_cast<Py_ssize_t>(io.leased_buffers()));
+}
+
+PyObject* after_fork_in_child(PyObject*, PyObject*) noexcept {
+    while (first_loop != nullptr) {
+        loop_object* loop = first_loop;
+        unlink(loop);
+        loop->state.forked = true;
+        loop->closed = 1;
+        io_of(loop).abandon_after_fork();
+    }
+    Py_RETURN_NONE;
+}
+
+PyMethodDef life_methods[] = {
+    {"_configure", configure, METH_O, "Makes the driver from a dict of options."},
+    {"_run", loop_run, METH_NOARGS, "Turns until _stopping is set."},
+    {"_shut_down", shut_down, METH_NOARGS, "Ends everything in flight and frees the driver."},
+    {"_write_to_self", wake, METH_NOARGS, "Wakes the loop, from any thread."},
+    {"_capabilities", loop_capabilities, METH_NOARGS, "What the driver is, as a dict."},
+    {"_counters", loop_counters, METH_NOARGS, "What the driver did, as a dict."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyMemberDef members[] = {{"_closed", T_BOOL, offsetof(loop_object, closed), 0, nullptr},
+                         {"_stopping", T_BOOL, offsetof(loop_object, stopping), 0, nullptr},
+                         {"_debug", T_BOOL, offsetof(loop_object, debug), 0, nullptr},
+                         {nullptr, 0, 0, 0, nullptr}};
+
+std::vector<PyMethodDef>& all_methods() {
+    static std::vector<PyMethodDef> methods = [] {
+        std::vector<PyMethodDef> all;
+        for (PyMethodDef* table : {life_methods, loop_call_methods, loop_watch_methods})
+            for (; table->ml_name != nullptr; ++table) all.push_back(*table);
+        all.push_back({nullptr, nullptr, 0, nullptr});
+        return all;
+    }();
+    return methods;
+}
+
+template <typename Function>
+void* slot(Function* function) noexcept {
+    return reinterpret_cast<void*>(function);
+}
+
+PyMethodDef module_functions[] = {
+    {"ledger", ledger_dict, METH_NOARGS,
+     "Live counts of everything that a test must leave at zero."},
+    {"_after_fork_in_child", after_fork_in_child, METH_NOARGS, nullptr},
+    {"_tune_malloc", tune_malloc, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+// ---- what the other files use (loop.hpp, loop_object.hpp)
+
+scheduler& native_of(loop_object* loop) noexcept {
+    return *loop->state.native;
+}
+bridge::loop_host& host_of_loop(loop_object* loop) noexcept {
+    return *loop->state.host;
+}
+bool loop_is_closed(loop_object* loop) noexcept {
+    return loop->closed != 0;
+}
+bool loop_debug(loop_object* loop) noexcept {
+    return loop->debug != 0;
+}
+
+int raise_closed(loop_object* loop) noexcept {
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        loop->state.forked
+            ? "Event loop is closed: it belongs to the parent of this forked process; make a "
+              "new one here with ringloop.new_event_loop()"
+            : "Event loop is closed");
+    return -1;
+}
+
+int check_debug(loop_object* loop, PyObject* callback, const char* name, bool thread) noexcept {
+    if (!loop->debug) return 0;
+    if (thread && loop->state.running && loop->state.last_thread != PyThread_get_thread_ident()) {
+        PyErr_SetString(
+            PyExc_RuntimeError,
+            "Non-thread-safe operation invoked on an event loop other than the current one");
+        return -1;
+    }
+    ref done =
+        ref::steal(PyObject_CallMethod(object(loop), "_check_callback", "Os", callback, name));
+    return done ? 0 : -1;
+}
+
+int loop_set_traceback(loop_object*, handle_object* handle) noexcept {
+    ref module = ref::steal(PyImport_ImportModule("ringloop._handles"));
+    if (!module) return -1;
+    handle->traceback = PyObject_CallMethod(module.get(), "source_traceback", nullptr);
+    return handle->traceback != nullptr ? 0 : -1;
+}
+
+int loop_run_debug(loop_object* loop, handle_object* handle) noexcept {
+    ref done = ref::steal(PyObject_CallMethod(object(loop), "_run_handle_debug", "O", handle));
+    return done ? 0 : -1;
+}
+
+void loop_clear_queues(loop_object* loop) noexcept {
+    loop_state& state = loop->state;
+    while (!state.ready.empty()) {
+        handle_object* handle = state.ready.pop();
+        handle_drop(handle);
+        Py_DECREF(handle);
+    }
+    while (!state.timers.empty()) {
+        handle_object* handle = state.timers.pop();
+        handle_drop(handle);
+        Py_DECREF(handle);
+    }
+}
+
+void loop_at_turn_end(loop_object* loop, turn_end_hook& hook) noexcept {
+    if (hook.queued) return;
+    hook.queued = true;
+    hook.next = nullptr;
+    loop_state& state = loop->state;
+    (state.hooks_last != nullptr ? state.hooks_last->next : state.hooks_first) = &hook;
+    state.hooks_last = &hook;
+}
+
+void loop_cancel_turn_end(loop_object* loop, turn_end_hook& hook) noexcept {
+    if (!hook.queued) return;
+    loop_state& state = loop->state;
+    turn_end_hook* previous = nullptr;
+    for (turn_end_hook* h = state.hooks_first; h != &hook; h = h->next) previous = h;
+    (previous != nullptr ? previous->next : state.hooks_first) = hook.next;
+    if (state.hooks_last == &hook) state.hooks_last = previous;
+    hook.queued = false;
+    hook.next = nullptr;
+}
+
+bool loop_take_fatal(loop_object* loop) noexcept {
+    if (!PyErr_ExceptionMatches(PyExc_SystemExit) &&
+        !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+        return false;
+    ref exception = bridge::take_exception();
+    if (!loop->state.fatal) loop->state.fatal = std::move(exception);
+    return true;
+}
+
+void loop_report(loop_object* loop, const char* message, const char* key,
+                 PyObject* value) noexcept {
+    ref exception = bridge::take_exception();
+    ref context = ref::steal(PyDict_New());
+    bool complete = context && put(context.get(), "message", PyUnicode_FromString(message));
+    if (complete && exception)
+        complete = PyDict_SetItemString(context.get(), "exception", exception.get()) == 0;
+    if (complete && key != nullptr) complete = PyDict_SetItemString(context.get(), key, value) == 0;
+    ref done;
+    if (complete)
+        done = ref::steal(
+            PyObject_CallMethod(object(loop), "call_exception_handler", "O", context.get()));
+    if (!done && !loop_take_fatal(loop)) PyErr_WriteUnraisable(object(loop));
+}
+
+int loop_claim_fd(loop_object* loop, int fd, PyObject* transport) noexcept {
+    auto& table = loop->state.transports;
+    const auto index = static_cast<std::size_t>(fd);
+    if (index < table.size() && table[index] != nullptr) {
+        PyErr_Format(PyExc_RuntimeError, "File descriptor %d is used by transport %R", fd,
+                     table[index]);
+        return -1;
+    }
+    try {
+        if (index >= table.size()) table.resize(index * 2 + 16);
+    } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    table[index] = transport;
+    return 0;
+}
+
+void loop_release_fd(loop_object* loop, int fd) noexcept {
+    auto& table = loop->state.transports;
+    if (fd >= 0 && static_cast<std::size_t>(fd) < table.size())
+        table[static_cast<std::size_t>(fd)] = nullptr;
+}
+
+int add_loop_types(PyObject* module) noexcept {
+    static PyType_Slot slots[] = {{Py_tp_new, slot(loop_new)},
+                                  {Py_tp_dealloc, slot(loop_dealloc)},
+                                  {Py_tp_traverse, slot(loop_traverse)},
+                                  {Py_tp_clear, slot(loop_clear)},
+                                  {Py_tp_methods, all_methods().data()},
+                                  {Py_tp_members, members},
+                                  {0, nullptr}};
+    static PyType_Spec spec = {"ringloop._native.LoopCore", sizeof(loop_object), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+                               slots};
+    ledger_add("loops", &count_loops);
+    ledger_add("operations", &count_operations);
+    ledger_add("buffers", &count_buffers);
+    if (add_handle_types(module) < 0) return -1;
+    loop_core_type =
+        reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &spec, nullptr));
+    if (loop_core_type == nullptr) return -1;
+    if (PyModule_AddFunctions(module, module_functions) < 0) return -1;
+    return PyModule_AddObjectRef(module, "LoopCore", reinterpret_cast<PyObject*>(loop_core_type));
+}
+
+}  // namespace ringloop::python

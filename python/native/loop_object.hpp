@@ -1,0 +1,98 @@
+// loop_object: the layout of LoopCore, for the files that implement it (loop*.cpp, handle.cpp,
+// watch.cpp). Everybody else uses loop.hpp.
+#pragma once
+
+#include <Python.h>
+#include <structmember.h>
+
+#include <memory>
+#include <vector>
+
+#include "handle.hpp"
+#include "loop.hpp"
+#include "ready_queue.hpp"
+#include "ringloop/bridge/python/ref.hpp"
+#include "timer_heap.hpp"
+#include "watch.hpp"
+
+namespace ringloop::python {
+
+class own_host final : public bridge::loop_host {
+  public:
+    own_host(loop_object* loop, scheduler* native) noexcept
+        : loop_host(reinterpret_cast<PyObject*>(loop), native) {}
+    int call_soon(PyObject* callback, PyObject* argument, PyObject* context) noexcept override {
+        return loop_call_soon(reinterpret_cast<loop_object*>(loop_), callback, argument, context);
+    }
+};
+
+// How long to look at memory before sleeping. Spinning pays while sleeps end within tens of
+// microseconds, and never on a process that has one processor only: it would keep the other side
+// from running.
+struct spin_policy {
+    static constexpr std::int64_t spin_ns = 20'000;
+    static constexpr std::int64_t short_sleep_ns = 60'000;
+    bool allowed = false;
+    int credit = 0;  // 0…8: short sleeps seen lately
+
+    [[nodiscard]] std::int64_t budget_ns() const noexcept {
+        return allowed && credit > 0 ? spin_ns : 0;
+    }
+    void slept(std::int64_t duration_ns) noexcept {
+        if (duration_ns <= short_sleep_ns) {
+            if (credit < 8) ++credit;
+        } else {
+            credit /= 2;
+        }
+    }
+};
+
+struct loop_state {
+    std::unique_ptr<scheduler> native;
+    std::unique_ptr<own_host> host;
+    ready_queue ready;
+    timer_heap timers;
+    watch_table watches;
+    turn_end_hook* hooks_first = nullptr;
+    turn_end_hook* hooks_last = nullptr;
+    bridge::ref fatal;                  // raised from run_forever() after the current step
+    std::vector<PyObject*> transports;  // by descriptor, borrowed
+    spin_policy spin;
+    bool custom_time = false;       // a subclass overrides time()
+    unsigned long last_thread = 0;  // where operations in flight were submitted
+    bool running = false;
+    bool forked = false;              // this is a child's copy of its parent's loop
+    loop_object* previous = nullptr;  // all configured loops of the process
+    loop_object* next = nullptr;
+};
+
+struct loop_object {
+    PyObject_HEAD
+        // Members that BaseEventLoop's Python code reads and writes.
+        char closed;
+    char stopping;
+    char debug;
+    loop_state state;
+};
+
+// Raises RuntimeError("Event loop is closed"), or says that this is a forked child. Returns -1.
+int raise_closed(loop_object* loop) noexcept;
+// Debug mode: thread and callback checks; 0 or -1.
+int check_debug(loop_object* loop, PyObject* callback, const char* method, bool thread) noexcept;
+int loop_set_traceback(loop_object* loop, handle_object* handle) noexcept;
+// loop._run_handle_debug(handle): times it, keeps _current_handle. 0 or -1.
+int loop_run_debug(loop_object* loop, handle_object* handle) noexcept;
+int handle_run_plain(handle_object* handle) noexcept;
+// Runs a handle that stays: add_reader's. 0, or -1 with an exception set that must end the run.
+int handle_run_again(handle_object* handle) noexcept;
+void loop_forget_timer(loop_object* loop, handle_object* handle) noexcept;
+// Runs the queued hooks. Also called when a run ends, so that accepted writes leave.
+void run_turn_end_hooks(loop_object* loop) noexcept;
+// Drops ready handles, timers, hooks.
+void loop_clear_queues(loop_object* loop) noexcept;
+
+PyObject* loop_run(PyObject* self, PyObject*) noexcept;
+extern PyMethodDef loop_call_methods[];   // loop_calls.cpp
+extern PyMethodDef loop_watch_methods[];  // watch.cpp
+
+}  // namespace ringloop::python

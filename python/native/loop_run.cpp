@@ -1,0 +1,152 @@
+// The turn. Contract in loop.hpp; order as in asyncio: handles that were ready before the poll,
+// then I/O, then timers that were due right after the poll; what these schedule waits for the next
+// turn.
+//
+// GIL: held, except inside wait_without_gil(). Leaves with everything submitted that the run
+// accepted.
+#include "loop_object.hpp"
+
+namespace ringloop::python {
+
+using bridge::ref;
+
+namespace {
+
+bool has_ready(void* context) noexcept {
+    return !static_cast<loop_object*>(context)->state.ready.empty();
+}
+
+wait_result wait_without_gil(loop_object* loop, std::int64_t deadline_ns) noexcept {
+    scheduler& native = native_of(loop);
+    spin_policy& spin = loop->state.spin;
+    wait_result result;
+    Py_BEGIN_ALLOW_THREADS;
+    const std::int64_t begin_ns = native.now_ns();
+    result = native.wait(deadline_ns, spin.budget_ns(), &has_ready, loop);
+    spin.slept(native.now_ns() - begin_ns);
+    native.run_native();
+    Py_END_ALLOW_THREADS;
+    return result;
+}
+
+// Submits, and waits if there is nothing else to do. 0, or -1 with an exception set by a signal
+// handler.
+int poll_or_wait(loop_object* loop) noexcept {
+    loop_state& state = loop->state;
+    scheduler& native = native_of(loop);
+    const bool busy = !state.ready.empty() || loop->stopping || native.has_native_work() ||
+                      native.has_host_work();
+    if (busy) {
+        native.poll();
+        if (native.has_native_work() || native.next_deadline_ns() != no_deadline)
+            native.run_native();
+        return 0;
+    }
+    const std::int64_t deadline_ns =
+        state.timers.empty() ? no_deadline : state.timers.first_deadline_ns();
+    if (wait_without_gil(loop, deadline_ns) == wait_result::interrupted)
+        return PyErr_CheckSignals();
+    return 0;
+}
+
+// Moves the timers that are due to the end of the ready queue.
+int collect_due(loop_object* loop) noexcept {
+    loop_state& state = loop->state;
+    if (state.timers.empty()) return 0;
+    const std::int64_t now_ns = native_of(loop).now_ns();
+    while (!state.timers.empty() && state.timers.first_deadline_ns() <= now_ns) {
+        handle_object* handle = state.timers.pop();
+        if (state.ready.push(handle)) continue;
+        Py_DECREF(handle);
+        PyErr_NoMemory();
+        return -1;
+    }
+    return 0;
+}
+
+int run_ready(loop_object* loop, std::size_t count) noexcept {
+    ready_queue& ready = loop->state.ready;
+    for (; count > 0; --count) {
+        handle_object* handle = ready.pop();
+        const int result = handle_run(handle);
+        Py_DECREF(handle);
+        if (result < 0) return -1;
+        if (loop->state.forked) return raise_closed(loop);
+    }
+    return 0;
+}
+
+int raise_fatal(loop_object* loop) noexcept {
+    if (!loop->state.fatal) return 0;
+    bridge::restore_exception(std::move(loop->state.fatal));
+    return -1;
+}
+
+int turn(loop_object* loop) noexcept {
+    loop_state& state = loop->state;
+    run_turn_end_hooks(loop);
+    if (poll_or_wait(loop) < 0) return -1;
+    const std::size_t first = state.ready.size();
+    if (collect_due(loop) < 0) return -1;
+    const std::size_t late = state.ready.size() - first;
+    if (run_ready(loop, first) < 0) return -1;
+    if (native_of(loop).has_host_work()) native_of(loop).run_host();
+    if (raise_fatal(loop) < 0) return -1;
+    if (state.forked) return raise_closed(loop);
+    return run_ready(loop, late);
+}
+
+// Operations in flight belong to the thread that submitted them: they follow the loop to its new
+// one.
+int adopt(loop_object* loop) noexcept {
+    const unsigned long thread = PyThread_get_thread_ident();
+    loop_state& state = loop->state;
+    if (state.last_thread != 0 && state.last_thread != thread && !io_of(loop).adopt_thread()) {
+        PyErr_SetString(
+            PyExc_RuntimeError,
+            "this loop has operations in flight (a send, a file) that were started in another "
+            "thread and cannot move: let them finish there before running the loop here");
+        return -1;
+    }
+    state.last_thread = thread;
+    return 0;
+}
+
+}  // namespace
+
+void run_turn_end_hooks(loop_object* loop) noexcept {
+    loop_state& state = loop->state;
+    while (state.hooks_first != nullptr) {
+        turn_end_hook* hook = state.hooks_first;
+        state.hooks_first = hook->next;
+        if (state.hooks_first == nullptr) state.hooks_last = nullptr;
+        hook->next = nullptr;
+        hook->queued = false;
+        hook->run(*hook);
+    }
+}
+
+PyObject* loop_run(PyObject* self, PyObject*) noexcept {
+    auto* loop = reinterpret_cast<loop_object*>(self);
+    if (loop->closed) return raise_closed(loop), nullptr;
+    if (loop->state.running) {
+        PyErr_SetString(PyExc_RuntimeError, "This event loop is already running");
+        return nullptr;
+    }
+    if (adopt(loop) < 0) return nullptr;
+    loop->state.running = true;
+    int result = 0;
+    do result = turn(loop);
+    while (result == 0 && !loop->stopping);
+    loop->state.running = false;
+    if (!loop->state.forked) {
+        ref exception = result < 0 ? bridge::take_exception() : ref();
+        run_turn_end_hooks(loop);
+        io_of(loop).flush();
+        if (exception) bridge::restore_exception(std::move(exception));
+    }
+    if (result < 0) return nullptr;
+    Py_RETURN_NONE;
+}
+
+}  // namespace ringloop::python

@@ -1,0 +1,42 @@
+// The extension module ringloop._native: gathers what the other files define.
+//
+// One runtime per process and one interpreter: subinterpreters are refused with ImportError (static
+// types and counters).
+#include <Python.h>
+
+#include "loop.hpp"
+#include "ringloop/bridge/python/awaitable.hpp"
+
+namespace {
+
+int execute(PyObject* module) {
+    using namespace ringloop;
+    if (bridge::add_awaitable_types(module) < 0) return -1;
+    if (python::add_loop_types(module) < 0) return -1;
+    if (python::add_transport_types(module) < 0) return -1;
+    if (python::add_socket_types(module) < 0) return -1;
+    return python::add_file_types(module);
+}
+
+PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, reinterpret_cast<void*>(&execute)},
+#if PY_VERSION_HEX >= 0x030C0000
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0, nullptr}};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                          "_native",
+                          "The native half of ringloop: loop core, transports, awaitables.",
+                          0,
+                          nullptr,
+                          slots,
+                          nullptr,
+                          nullptr,
+                          nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__native() {
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,50 @@
+// watch_table: add_reader and add_writer of one loop.
+//
+// Level-triggered, as asyncio promises: a one-shot poll that is armed again after each callback
+// (the kernel refuses a level-triggered multishot poll). Removing one cancels its poll and collects
+// it before it returns, so that a close() right behind it shows the peer its end of file at once.
+// Thread: the loop's, GIL held.
+#pragma once
+
+#include <Python.h>
+
+#include <unordered_map>
+
+#include "handle.hpp"
+#include "ringloop/operation.hpp"
+
+namespace ringloop::python {
+
+struct fd_watch : operation {
+    loop_object* loop = nullptr;
+    handle_object* handle = nullptr;  // owned
+    bool writer = false;
+    explicit fd_watch(handler on_ready) noexcept : operation(on_ready, true) {}
+};
+
+class watch_table {
+  public:
+    // Watches `fd` (replacing what was there); takes over the reference to `handle`. 0, or -1 with
+    // an exception set.
+    int add(loop_object* loop, int fd, bool writer, handle_object* handle) noexcept;
+    // 1: removed, 0: there was none.
+    int remove(loop_object* loop, int fd, bool writer) noexcept;
+    // Removes all. `retire`: with the driver's help; false in a forked child, which has nothing in
+    // flight.
+    void clear(loop_object* loop, bool retire) noexcept;
+    int traverse(visitproc visit, void* argument) noexcept;
+    [[nodiscard]] std::size_t size() const noexcept { return watches_.size(); }
+
+  private:
+    static void on_ready(operation& op, const completion& result) noexcept;
+    static void lose(fd_watch& watch, int error) noexcept;
+    static long long key(int fd, bool writer) noexcept { return fd * 2LL + (writer ? 1 : 0); }
+    void erase(loop_object* loop, long long which, bool retire) noexcept;
+
+    std::unordered_map<long long, fd_watch> watches_;
+};
+
+// The descriptor number of an int or of an object with fileno(); -1 with an exception set.
+[[nodiscard]] int descriptor_of(PyObject* object) noexcept;
+
+}  // namespace ringloop::python

@@ -1,0 +1,44 @@
+"""ringloop: an asyncio event loop and awaitable native work on one io_uring ring."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from . import fs
+from ._capabilities import Capabilities, capabilities
+from ._native import Awaitable
+from .files import open
+from .loop import EventLoop, new_event_loop
+from .runner import run
+
+if TYPE_CHECKING:
+    from . import kernels
+    from .policy import EventLoopPolicy, install
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Awaitable",
+    "Capabilities",
+    "EventLoop",
+    "EventLoopPolicy",
+    "capabilities",
+    "fs",
+    "install",
+    "kernels",
+    "new_event_loop",
+    "open",
+    "run",
+]
+
+_LAZY = {"EventLoopPolicy": "policy", "install": "policy"}
+
+
+def __getattr__(name: str) -> Any:
+    # kernels needs TBB and OpenBLAS; policies go away in CPython 3.16: both only on demand.
+    if name == "kernels":
+        return importlib.import_module(".kernels", __name__)
+    if name in _LAZY:
+        return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,228 @@
+"""EventLoop: asyncio's event loop on one io_uring ring.
+
+What runs per callback or per packet is native (LoopCore and the transports); what runs per connection or per loop is the
+running CPython's own BaseEventLoop, which calls the hooks below. Every method belongs to the loop's thread, except
+call_soon_threadsafe() and stop's wake-up through it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import threading
+from asyncio import base_events, constants, events, sslproto
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from . import _handles, _native
+from ._signals import SignalMixin
+from ._sockets import SocketMixin
+
+logger = logging.getLogger("ringloop")
+
+_HAS_RUN_HOOKS = hasattr(base_events.BaseEventLoop, "_run_forever_setup")  # CPython 3.13
+_said: set[str] = set()  # backends that were logged: one line a process
+
+
+class EventLoop(SocketMixin, SignalMixin, _native.LoopCore, base_events.BaseEventLoop):
+    """An asyncio event loop whose descriptors all belong to one io_uring ring.
+
+    backend: "auto" (io_uring where it works, else epoll), "uring" or "epoll"; None takes the environment variable
+    RINGLOOP_BACKEND, else "auto". An explicit choice that cannot be met raises OSError. Further options: submission_entries,
+    completion_entries, buffer_count (a power of two), buffer_size (bytes of each receive buffer).
+    """
+
+    def __init__(self, *, backend: str | None = None, **options: Any) -> None:
+        options["backend"] = backend or os.environ.get("RINGLOOP_BACKEND") or "auto"
+        _check_options(options)
+        self._configure(options)
+        if not os.environ.get("RINGLOOP_KEEP_MALLOC"):
+            _native._tune_malloc()
+        base_events.BaseEventLoop.__init__(self)
+        _log_choice(self._capabilities())
+
+    # ---- running
+
+    def run_forever(self) -> None:
+        """Runs until stop() is called."""
+        if _HAS_RUN_HOOKS:
+            # Outside the try: a refused nested run must not undo the outer one.
+            self._run_forever_setup()
+            try:
+                self._run_with_signals()
+            finally:
+                self._run_forever_cleanup()
+        else:
+            self._run_forever_without_hooks()
+
+    def _run_forever_without_hooks(self) -> None:
+        """run_forever() of CPython 3.11 and 3.12, around our own turn."""
+        self._check_closed()
+        self._check_running()
+        self._set_coroutine_origin_tracking(self._debug)
+        hooks = sys.get_asyncgen_hooks()
+        try:
+            self._thread_id = threading.get_ident()
+            sys.set_asyncgen_hooks(
+                firstiter=self._asyncgen_firstiter_hook, finalizer=self._asyncgen_finalizer_hook
+            )
+            events._set_running_loop(self)
+            self._run_with_signals()
+        finally:
+            self._stopping = False
+            self._thread_id = None
+            events._set_running_loop(None)
+            self._set_coroutine_origin_tracking(False)
+            sys.set_asyncgen_hooks(*hooks)
+
+    def close(self) -> None:
+        """Closes the loop: nothing of it is in flight afterwards. Twice is fine; while it runs, RuntimeError."""
+        if self.is_running():
+            raise RuntimeError("Cannot close a running event loop")
+        if self.is_closed():
+            return
+        self._close_signals()
+        base_events.BaseEventLoop.close(self)
+        self._shut_down()
+
+    def set_debug(self, enabled: bool) -> None:
+        """Turns asyncio's debug mode on or off."""
+        base_events.BaseEventLoop.set_debug(self, bool(enabled))
+
+    def _report_handle(self, handle: Any, exception: BaseException) -> None:
+        self.call_exception_handler(_handles.report(handle, exception))
+
+    def _run_handle_debug(self, handle: Any) -> None:
+        self._current_handle = handle
+        try:
+            begin = self.time()
+            handle._run()
+            duration = self.time() - begin
+            if duration >= self.slow_callback_duration:
+                what = base_events._format_handle(handle)
+                base_events.logger.warning("Executing %s took %.3f seconds", what, duration)
+        finally:
+            self._current_handle = None
+
+    # ---- TCP: hooks of BaseEventLoop.create_connection(), create_server(), Server
+
+    def _make_socket_transport(
+        self,
+        sock: socket.socket,
+        protocol: Any,
+        waiter: Any = None,
+        *,
+        extra: dict[str, Any] | None = None,
+        server: Any = None,
+        **_: Any,  # CPython 3.14.1: context=
+    ) -> Any:
+        return _native.transport_from_socket(self, sock, protocol, waiter, extra, server)
+
+    def _make_ssl_transport(
+        self,
+        rawsock: socket.socket,
+        protocol: Any,
+        sslcontext: Any,
+        waiter: Any = None,
+        *,
+        server_side: bool = False,
+        server_hostname: str | None = None,
+        extra: dict[str, Any] | None = None,
+        server: Any = None,
+        ssl_handshake_timeout: float | None = constants.SSL_HANDSHAKE_TIMEOUT,
+        ssl_shutdown_timeout: float | None = constants.SSL_SHUTDOWN_TIMEOUT,
+        **_: Any,
+    ) -> Any:
+        # CPython's own TLS over our transport.
+        tls = sslproto.SSLProtocol(
+            self,
+            protocol,
+            sslcontext,
+            waiter,
+            server_side,
+            server_hostname,
+            ssl_handshake_timeout=ssl_handshake_timeout,
+            ssl_shutdown_timeout=ssl_shutdown_timeout,
+        )
+        self._make_socket_transport(rawsock, tls, extra=extra, server=server)
+        return tls._app_transport
+
+    def _start_serving(
+        self,
+        protocol_factory: Callable[[], Any],
+        sock: socket.socket,
+        sslcontext: Any = None,
+        server: Any = None,
+        backlog: int = 100,
+        ssl_handshake_timeout: float | None = constants.SSL_HANDSHAKE_TIMEOUT,
+        ssl_shutdown_timeout: float | None = constants.SSL_SHUTDOWN_TIMEOUT,
+        **_: Any,
+    ) -> None:
+        _native.start_serving(
+            self,
+            protocol_factory,
+            sock,
+            sslcontext,
+            server,
+            backlog,
+            ssl_handshake_timeout,
+            ssl_shutdown_timeout,
+        )
+
+    def _stop_serving(self, sock: socket.socket) -> None:
+        _native.stop_serving(self, sock)
+
+    # ---- what the loop does not carry yet: said in a sentence instead of failing somewhere inside
+
+    def _make_datagram_transport(self, *_: Any, **__: Any) -> NoReturn:
+        raise NotImplementedError("ringloop does not carry UDP yet: create_datagram_endpoint()")
+
+    def _make_read_pipe_transport(self, *_: Any, **__: Any) -> NoReturn:
+        raise NotImplementedError("ringloop does not carry pipes yet: connect_read_pipe()")
+
+    def _make_write_pipe_transport(self, *_: Any, **__: Any) -> NoReturn:
+        raise NotImplementedError("ringloop does not carry pipes yet: connect_write_pipe()")
+
+    async def _make_subprocess_transport(self, *_: Any, **__: Any) -> NoReturn:
+        raise NotImplementedError("ringloop does not carry subprocesses yet: subprocess_exec(), subprocess_shell()")
+
+    async def create_unix_connection(self, *_: Any, **__: Any) -> NoReturn:
+        raise NotImplementedError("ringloop does not carry Unix sockets yet: create_unix_connection()")
+
+    async def create_unix_server(self, *_: Any, **__: Any) -> NoReturn:
+        raise NotImplementedError("ringloop does not carry Unix sockets yet: create_unix_server()")
+
+
+_OPTIONS = {
+    "backend",
+    "submission_entries",
+    "completion_entries",
+    "buffer_count",
+    "buffer_size",
+    "masked_opcodes",
+}
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    unknown = sorted(set(options) - _OPTIONS)
+    if unknown:
+        names = ", ".join(sorted(_OPTIONS - {"masked_opcodes"}))
+        raise TypeError(f"unknown option {unknown[0]!r} of the event loop; there are: {names}")
+    if not isinstance(options["backend"], str):
+        raise TypeError(f'backend must be "auto", "uring" or "epoll", not {options["backend"]!r}')
+
+
+def _log_choice(what: dict[str, Any]) -> None:
+    if what["backend"] not in _said:
+        _said.add(what["backend"])
+        logger.info("ringloop uses %s: %s", what["backend"], what["reason"])
+
+
+def new_event_loop(*, backend: str | None = None, **options: Any) -> EventLoop:
+    """A new event loop (see EventLoop for the options); fits asyncio.run(loop_factory=…), Runner and uvicorn's --loop."""
+    return EventLoop(backend=backend, **options)
+
+
+os.register_at_fork(after_in_child=_native._after_fork_in_child)
