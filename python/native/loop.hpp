@@ -23,7 +23,7 @@ struct loop_object;
 // close and the end of a run as well.
 struct turn_end_hook {
     using function = void (*)(turn_end_hook&) noexcept;
-    explicit turn_end_hook(function run = nullptr) noexcept : run(run) {}
+    explicit turn_end_hook(function callback = nullptr) noexcept : run(callback) {}
     function run;
     turn_end_hook* next = nullptr;
     bool queued = false;
