@@ -16,13 +16,13 @@ from tidy.source import Finding, Source
 _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 _PYTHON = r"Python\.h|pybind11/|structmember\.h|frameobject\.h"
 _COMPUTE = r"(oneapi/)?tbb/|cblas\.h|jpeglib\.h|turbojpeg\.h"
-_LOOP = r"(?!ringloop/)[\w/]+\.hpp"
+_ABOVE_CORE = r"ringloop/(bridge/python|kernels)"
 
 # folder: what its files never include
 FORBIDDEN_INCLUDES = (
     ("runtime/", rf"{_PYTHON}|{_COMPUTE}|ringloop/(bridge|kernels|python)"),
-    ("bridge/include/ringloop/bridge/core/", rf"{_PYTHON}|{_COMPUTE}|ringloop/(bridge/python|kernels)"),
-    ("bridge/src/core/", rf"{_PYTHON}|{_COMPUTE}|ringloop/(bridge/python|kernels)"),
+    ("bridge/include/ringloop/bridge/core/", f"{_PYTHON}|{_COMPUTE}|{_ABOVE_CORE}"),
+    ("bridge/src/core/", f"{_PYTHON}|{_COMPUTE}|{_ABOVE_CORE}"),
     ("bridge/", rf"{_COMPUTE}|ringloop/kernels|pybind11/"),
     ("kernels/", rf"{_PYTHON}|ringloop/(?!kernels/|bridge/core/)"),
     ("python/native/kernels/", r"ringloop/(?!kernels/|bridge/)|\.\./.*"),
@@ -55,8 +55,8 @@ _KERNEL_HEADERS = re.compile(
 _CALLS = re.compile(
     r"(?<![\w.>:])(?:::)?(io_uring_\w+|epoll_\w+|eventfd\w*|syscall|clock_gettime|nanosleep|usleep"
     r"|timerfd_\w+|accept4|recvmmsg|sendmmsg|pread\w*|pwrite\w*|statx|openat2?)\s*\("
-    r"|(?<![\w>])::(read|write|readv|writev|recv|send|recvmsg|sendmsg|accept|connect|open|close|poll"
-    r"|fsync|fdatasync|socket|bind|listen|shutdown|dup3?|pipe2?|stat|fstat|fcntl|ioctl|mmap|munmap"
+    r"|(?<![\w>])::(read|write|readv|writev|recv|send|recvmsg|sendmsg|accept|connect|open|close"
+    r"|poll|fsync|fdatasync|socket|bind|listen|shutdown|dup3?|pipe2?|stat|fstat|fcntl|ioctl|mmap|munmap"
     r"|getsockopt|setsockopt|getsockname|getpeername|socketpair|madvise|fork)\s*\("
     r"|\b(steady_clock|system_clock|high_resolution_clock)::now\b")
 

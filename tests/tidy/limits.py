@@ -1,4 +1,4 @@
-"""Limits: 100 columns, 70 lines a function, 800 lines a file; every file opens with its contract."""
+"""Limits: 100 columns, 70 lines a function, 800 lines a file; a file opens with its contract."""
 from __future__ import annotations
 
 import ast
