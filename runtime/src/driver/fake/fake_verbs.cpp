@@ -1,0 +1,163 @@
+// The immediate and the cold verbs: one step each.
+#include <cerrno>
+
+#include "objects.hpp"
+#include "ringloop/testing/fake_driver.hpp"
+
+namespace ringloop::testing {
+namespace {
+
+std::size_t total(std::span<const iovec> pieces) noexcept {
+    std::size_t sum = 0;
+    for (const iovec& piece : pieces) sum += piece.iov_len;
+    return sum;
+}
+
+std::size_t shortened(const fault& injected, std::int64_t natural) noexcept {
+    if (injected.kind != fault_kind::shorten || natural <= 0) return SIZE_MAX;
+    const std::int64_t max = injected.value > 0 ? injected.value : natural + injected.value;
+    return static_cast<std::size_t>(max < 1 ? 1 : max);
+}
+
+}  // namespace
+
+int fake_driver::cold_verb(step_kind kind, int fd,
+                           const std::function<int(simulated_object&)>& act) {
+    step_record step;
+    step.kind = kind;
+    step.fd = fd;
+    std::size_t place = 0;
+    const fault injected = next_fault(step, place);
+    const object_ref object = kernel_.find(fd);
+    int result = -EBADF;
+    if (injected.kind == fault_kind::error) {
+        result = -static_cast<int>(injected.value);
+    } else if (object != nullptr) {
+        result = act(*object);
+    }
+    record_[place].result = result;
+    retry_changed();
+    return result;
+}
+
+ssize_t fake_driver::moving_verb(
+    step_kind kind, int fd, std::size_t asked,
+    const std::function<ssize_t(simulated_object&, std::size_t)>& act) {
+    const object_ref object = kernel_.find(fd);
+    step_record step;
+    step.kind = kind;
+    step.fd = fd;
+    step.asked = static_cast<std::int64_t>(asked);
+    if (object != nullptr && kind != step_kind::try_pread) {
+        const ssize_t there =
+            kind == step_kind::try_send ? kernel_.sendable(*object) : kernel_.receivable(*object);
+        step.result = std::min<std::int64_t>(there, step.asked);
+    } else {
+        step.result = step.asked;
+    }
+    std::size_t place = 0;
+    const fault injected = next_fault(step, place);
+    ssize_t result = -EBADF;
+    if (injected.kind == fault_kind::error) {
+        result = -static_cast<ssize_t>(injected.value);
+        if (object != nullptr && (injected.value == ECONNRESET || injected.value == EPIPE))
+            kernel_.break_stream(*object);
+    } else if (injected.kind == fault_kind::end_of_stream) {
+        result = 0;
+    } else if (object != nullptr) {
+        result = act(*object, std::min(asked, shortened(injected, step.result)));
+    }
+    record_[place].result = result;
+    retry_changed();
+    return result;
+}
+
+ssize_t fake_driver::try_send(int fd, std::span<const iovec> pieces) noexcept {
+    return moving_verb(step_kind::try_send, fd, total(pieces),
+                       [&](simulated_object& object, std::size_t max) {
+                           return kernel_.send(object, pieces, max);
+                       });
+}
+
+ssize_t fake_driver::try_receive(int fd, std::span<const iovec> pieces) noexcept {
+    return moving_verb(step_kind::try_receive, fd, total(pieces),
+                       [&](simulated_object& object, std::size_t max) {
+                           return kernel_.receive(object, pieces, max);
+                       });
+}
+
+ssize_t fake_driver::try_pread(int fd, void* data, std::size_t size, std::int64_t offset) noexcept {
+    return moving_verb(step_kind::try_pread, fd, size,
+                       [&](simulated_object& object, std::size_t max) -> ssize_t {
+                           if (!kernel_.is_file(object)) return -ESPIPE;
+                           return kernel_.read_file(object, data, max, offset);
+                       });
+}
+
+int fake_driver::close(int fd) noexcept {
+    step_record step;
+    step.kind = step_kind::try_close;
+    step.fd = fd;
+    std::size_t place = 0;
+    const fault injected = next_fault(step, place);
+    int result = kernel_.close(fd);  // Linux frees the number whatever it answers
+    if (result == 0 && injected.kind == fault_kind::error)
+        result = -static_cast<int>(injected.value);
+    record_[place].result = result;
+    retry_changed();
+    return result;
+}
+
+int fake_driver::make_socket(int domain, int type, int protocol) noexcept {
+    step_record step;
+    step.kind = step_kind::make_socket;
+    std::size_t place = 0;
+    const fault injected = next_fault(step, place);
+    const int result = injected.kind == fault_kind::error
+                           ? -static_cast<int>(injected.value)
+                           : kernel_.make_socket(domain, type, protocol);
+    record_[place].result = result;
+    return result;
+}
+
+int fake_driver::bind(int fd, const sockaddr* address, socklen_t size) noexcept {
+    return cold_verb(step_kind::bind, fd,
+                     [&](simulated_object& object) { return kernel_.bind(object, address, size); });
+}
+
+int fake_driver::listen(int fd, int backlog) noexcept {
+    return cold_verb(step_kind::listen, fd,
+                     [&](simulated_object& object) { return kernel_.listen(object, backlog); });
+}
+
+int fake_driver::shutdown(int fd, int how) noexcept {
+    return cold_verb(step_kind::shutdown, fd,
+                     [&](simulated_object& object) { return kernel_.shutdown(object, how); });
+}
+
+int fake_driver::set_option(int fd, int level, int option, const void* value,
+                            socklen_t size) noexcept {
+    return cold_verb(step_kind::set_option, fd, [&](simulated_object& object) {
+        return kernel_.set_option(object, level, option, value, size);
+    });
+}
+
+int fake_driver::get_option(int fd, int level, int option, void* value, socklen_t* size) noexcept {
+    return cold_verb(step_kind::get_option, fd, [&](simulated_object& object) {
+        return kernel_.get_option(object, level, option, value, size);
+    });
+}
+
+int fake_driver::local_address(int fd, sockaddr* address, socklen_t* size) noexcept {
+    return cold_verb(step_kind::local_address, fd, [&](simulated_object& object) {
+        return kernel_.local_address(object, address, size);
+    });
+}
+
+int fake_driver::peer_address(int fd, sockaddr* address, socklen_t* size) noexcept {
+    return cold_verb(step_kind::peer_address, fd, [&](simulated_object& object) {
+        return kernel_.peer_address(object, address, size);
+    });
+}
+
+}  // namespace ringloop::testing
