@@ -45,16 +45,18 @@ class job : public posted {
         return stop_.load(std::memory_order_relaxed);
     }
 
-    // Called by the executor around run(): catches what it throws, then posts the job home. After
-    // this call the worker must not touch the job.
-    void execute() noexcept {
-        if (!stop_requested()) {
-            try {
-                run();
-            } catch (...) {
-                error = std::current_exception();
-            }
+    // Called by the executor: run() unless stopped before, keeping what it throws. The executor then
+    // posts the job home and must not touch it any more; execute() is both.
+    void perform() noexcept {
+        if (stop_requested()) return;
+        try {
+            run();
+        } catch (...) {
+            error = std::current_exception();
         }
+    }
+    void execute() noexcept {
+        perform();
         home.post(home.context, *this);
     }
 
