@@ -12,12 +12,15 @@
 //
 // What the base class does for every body, so that owners need not:
 //  - a multishot operation that the kernel ended early (completion queue overflow, no cause) is
-//  re-armed; its owner sees
-//    the last completion only for an error, a cancel or the end of a stream;
+//    re-armed; its owner sees the last completion only for an error, a cancel or the end of a
+//    stream;
 //  - a receive that found the pool empty (ENOBUFS) waits in a queue; at most `rearm_max` are
-//  re-armed a turn, oldest
-//    first, and wait() does not sleep while some are left;
-//  - operations in flight are listed and counted.
+//    re-armed a turn, oldest first, and wait() does not sleep while some are left and a buffer is
+//    free;
+//  - an accept, receive, receive_into or poll that the kernel cancelled unasked (the thread that
+//    armed it has exited) is re-armed on the running thread;
+//  - a buffer that comes with an error or the end of a stream goes straight back to the pool;
+//  - operations in flight are listed and counted, buffers given out are counted.
 #pragma once
 
 #include <atomic>
@@ -25,6 +28,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ringloop/capabilities.hpp"
@@ -95,8 +99,12 @@ class driver {
     // handler, whatever its phase (a host's lock, where there is one, must be held). Other
     // operations' completions met on the way stay queued.
     void retire(operation& op) noexcept;
+    // Retires everything in flight: the end of an owner's life. Handlers must not submit again.
+    void retire_all() noexcept {
+        while (first_ != nullptr) retire(*first_);
+    }
     // Submits what is queued, without waiting.
-    void flush() noexcept { body_flush(); }
+    void flush() noexcept;
 
     // ---- the turn
     // Never blocks. Enters the kernel only if something is queued or the kernel asks for it.
@@ -110,8 +118,8 @@ class driver {
         return queue(which).size();
     }
 
-    // Any thread, also from a signal handler's point of view safe: at most one eventfd write per
-    // sleep.
+    // Any thread, and safe in a signal handler: at most one eventfd write per sleep. It is not
+    // remembered: a driver that is not asleep finds the work by wait_request::has_work.
     void wake() noexcept;
 
     // Between turns, after the owner's thread changed: operations in flight (accept, receive, poll,
@@ -188,7 +196,13 @@ class driver {
     void complete(operation& op, const completion& result) noexcept;
     // asleep = true, full fence, then has_work(): false means "do not sleep".
     [[nodiscard]] bool announce_sleep(const wait_request& request) noexcept;
-    void end_sleep() noexcept { asleep_.store(false, std::memory_order_relaxed); }
+    // Counts the wake that ended it, if one did.
+    void end_sleep() noexcept;
+    // For the destructor after abandon_after_fork(): nothing is in flight any more.
+    void forget_all() noexcept;
+    [[nodiscard]] bool has_undelivered() const noexcept {
+        return queues_[0].size() + queues_[1].size() != 0;
+    }
 
     struct queued {
         operation* op;  // null: purged
@@ -226,13 +240,29 @@ class driver {
   private:
     void link(operation& op) noexcept;
     void unlink(operation& op) noexcept;
+    void arm(operation& op) noexcept;
+    void end(operation& op, completion last) noexcept;
+    void starve(operation& op) noexcept;
     void rearm_starved() noexcept;
-    void deliver(const queued& entry) noexcept;
+    [[nodiscard]] bool starved_can_run() const noexcept {
+        return !starved_.empty() && leased_ < capabilities_.buffer_count;
+    }
+    void push(operation& op, const completion& result) noexcept {
+        queue(op.host ? phase::host : phase::native).push({&op, result});
+    }
+    bool deliver(const queued& entry) noexcept;
+    [[nodiscard]] bool deliver_queued(operation& op) noexcept;
 
     completion_queue queues_[2];
     std::vector<operation*> starved_;
     std::size_t in_flight_ = 0;
-    std::atomic<bool> asleep_{false};
+    std::size_t moving_ = 0;  // operations on their way to this thread
+    std::thread::id thread_;  // that armed what is in flight
+    bool announced_ = false;  // asleep_ was set and end_sleep() not yet called
+    // 1 from the owner's announcement of sleep until a waker or the owner ends it; who turns it to
+    // 0 as a waker writes the eventfd. Both sides access it by full-fence read-modify-writes only,
+    // which orders it with what has_work() reads.
+    std::atomic<std::uint8_t> asleep_{0};
 };
 
 // Probes what `config` asks for and makes the driver. Throws std::system_error (what: which call,

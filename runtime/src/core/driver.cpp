@@ -1,0 +1,312 @@
+// driver: the books that every body shares: what is in flight, what has completed, what is to be
+// armed again, and the protocol that keeps wake-ups from getting lost.
+//
+// Thread: the driver's, but for wake(). No system call is made here.
+//
+// Invariants
+//  1. armed      <=> the body has the operation: cancelling it is the body's business.
+//  2. in flight and not armed <=> it waits in `starved_`, or its last completion is queued.
+//  3. An operation's last completion is the last entry of it in its queue.
+#include "ringloop/driver.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <utility>
+
+namespace ringloop {
+namespace {
+
+// May be ended by the kernel and started again without the owner noticing.
+bool restartable(const operation& op) noexcept {
+    switch (op.code) {
+        case op_code::accept:
+        case op_code::receive:
+        case op_code::receive_into:
+        case op_code::poll:
+            return true;
+        default:
+            return false;
+    }
+}
+
+// A multishot operation that ended with this result ended without a cause.
+bool ended_early(const operation& op, std::int32_t result) noexcept {
+    return op.multishot && (op.code == op_code::receive ? result > 0 : result >= 0);
+}
+
+}  // namespace
+
+// ---- completion queue
+
+void driver::completion_queue::push(const queued& entry) {
+    if (size() == slots_.size()) {
+        std::vector<queued> larger(slots_.empty() ? 64 : slots_.size() * 2);
+        const std::size_t count = size();
+        for (std::size_t i = 0; i < count; ++i) larger[i] = at(i);
+        slots_.swap(larger);
+        head_ = 0;
+        tail_ = count;
+    }
+    slots_[tail_++ & (slots_.size() - 1)] = entry;
+}
+
+driver::queued driver::completion_queue::pop() noexcept {
+    assert(size() != 0);
+    return slots_[head_++ & (slots_.size() - 1)];
+}
+
+// ---- life
+
+driver::driver() noexcept : thread_(std::this_thread::get_id()) {}
+
+driver::~driver() {
+    assert(in_flight_ == 0 && "a driver died with operations in flight");
+}
+
+void driver::forget_all() noexcept {
+    while (first_ != nullptr) {
+        operation& op = *first_;
+        unlink(op);
+        op.state = op_state::done;
+        op.armed = op.moving = false;
+    }
+    for (completion_queue& each : queues_) {
+        while (each.size() != 0) static_cast<void>(each.pop());
+    }
+    starved_.clear();
+    moving_ = 0;
+    leased_ = 0;
+}
+
+// ---- operations
+
+void driver::link(operation& op) noexcept {
+    op.previous = nullptr;
+    op.next = first_;
+    if (first_ != nullptr) first_->previous = &op;
+    first_ = &op;
+    ++in_flight_;
+}
+
+void driver::unlink(operation& op) noexcept {
+    if (op.previous != nullptr) {
+        op.previous->next = op.next;
+    } else {
+        first_ = op.next;
+    }
+    if (op.next != nullptr) op.next->previous = op.previous;
+    op.previous = op.next = nullptr;
+    --in_flight_;
+}
+
+void driver::arm(operation& op) noexcept {
+    op.armed = true;
+    body_submit(op);
+}
+
+void driver::submit(operation& op) noexcept {
+    assert(!op.in_flight() && "an operation was submitted twice");
+    op.state = op_state::submitted;
+    op.cancel_requested = false;
+    op.moving = false;
+    link(op);
+    ++counters_.submitted;
+    arm(op);
+}
+
+void driver::cancel(operation& op) noexcept {
+    if (!op.in_flight() || op.cancel_requested) return;
+    op.cancel_requested = true;
+    if (op.armed) {
+        body_cancel(op);
+        return;
+    }
+    const auto place = std::find(starved_.begin(), starved_.end(), &op);
+    if (place == starved_.end()) return;  // its last completion is queued
+    starved_.erase(place);
+    push(op, {.result = -ECANCELED});
+}
+
+void driver::retire(operation& op) noexcept {
+    if (!op.in_flight()) return;
+    cancel(op);
+    while (!deliver_queued(op)) {
+        // Its last completion is not here yet; what the body waits for includes it.
+        const std::size_t before = queues_[0].size() + queues_[1].size();
+        body_poll();
+        if (queues_[0].size() + queues_[1].size() == before) body_wait({});
+    }
+}
+
+void driver::flush() noexcept {
+    rearm_starved();
+    body_flush();
+}
+
+// ---- completions
+
+void driver::complete(operation& op, const completion& result) noexcept {
+    assert(op.in_flight() && op.armed && "a completion for an operation that the body has not");
+    completion c = result;
+    if (c.buffer != no_buffer) {
+        if (c.result > 0) {
+            ++leased_;
+        } else {
+            body_release_buffer(c.buffer);
+            c.buffer = no_buffer;
+        }
+    }
+    if (c.more) {
+        push(op, c);
+    } else {
+        end(op, c);
+    }
+}
+
+// The body's last word on `op`: is it the owner's last one, too?
+void driver::end(operation& op, completion last) noexcept {
+    op.armed = false;
+    if (op.moving) {
+        op.moving = false;
+        --moving_;
+    }
+    if (op.cancel_requested) {
+        if (last.result == -ENOBUFS) last.result = -ECANCELED;
+        push(op, last);
+        return;
+    }
+    if (last.result == -ENOBUFS && op.code == op_code::receive) {
+        starve(op);
+    } else if (last.result == -ECANCELED && restartable(op)) {
+        arm(op);
+    } else if (ended_early(op, last.result)) {
+        last.more = true;
+        push(op, last);
+        arm(op);
+    } else {
+        push(op, last);
+    }
+}
+
+void driver::starve(operation& op) noexcept {
+    ++counters_.starved;
+    starved_.push_back(&op);
+}
+
+void driver::rearm_starved() noexcept {
+    if (!starved_can_run()) return;
+    operation* batch[rearm_max];
+    const std::size_t count = std::min<std::size_t>(starved_.size(), rearm_max);
+    std::copy_n(starved_.begin(), count, batch);
+    starved_.erase(starved_.begin(), starved_.begin() + static_cast<std::ptrdiff_t>(count));
+    for (std::size_t i = 0; i < count; ++i) arm(*batch[i]);
+}
+
+// Returns whether it was the operation's last; the operation may be gone then.
+bool driver::deliver(const queued& entry) noexcept {
+    operation& op = *entry.op;
+    const bool last = !entry.result.more;
+    ++counters_.completions;
+    if (last) {
+        op.state = op_state::done;
+        unlink(op);
+    }
+    if (op.on_complete != nullptr) {
+        op.on_complete(op, entry.result);
+    } else if (entry.result.buffer != no_buffer) {
+        release_buffer(entry.result.buffer);
+    }
+    return last;
+}
+
+// For retire(): delivers what is queued for `op`, in order; true if its last one was among it.
+bool driver::deliver_queued(operation& op) noexcept {
+    completion_queue& mine = queue(op.host ? phase::host : phase::native);
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+        if (mine.at(i).op != &op) continue;
+        const queued entry = std::exchange(mine.at(i), {nullptr, {}});
+        if (deliver(entry)) return true;
+    }
+    return false;
+}
+
+std::size_t driver::dispatch(phase which, std::size_t max) noexcept {
+    completion_queue& mine = queue(which);
+    std::size_t left = mine.size();  // what handlers cause to complete comes next time
+    std::size_t delivered = 0;
+    while (left != 0 && delivered < max && mine.size() != 0) {
+        --left;
+        const queued entry = mine.pop();
+        if (entry.op == nullptr) continue;
+        deliver(entry);
+        ++delivered;
+    }
+    return delivered;
+}
+
+// ---- the turn
+
+void driver::poll() noexcept {
+    end_sleep();  // of a guest that parked
+    rearm_starved();
+    body_poll();
+}
+
+wait_result driver::wait(const wait_request& request) noexcept {
+    end_sleep();  // of a guest that parked
+    rearm_starved();
+    if (has_undelivered() || starved_can_run()) {
+        body_poll();
+        return wait_result::ready;
+    }
+    return body_wait(request);
+}
+
+bool driver::announce_sleep(const wait_request& request) noexcept {
+    announced_ = true;
+    asleep_.exchange(1, std::memory_order_seq_cst);
+    return request.has_work == nullptr || !request.has_work(request.context);
+}
+
+void driver::end_sleep() noexcept {
+    if (!announced_) return;
+    announced_ = false;
+    if (asleep_.exchange(0, std::memory_order_seq_cst) == 0) ++counters_.wake_writes;
+}
+
+void driver::wake() noexcept {
+    // Read by a read-modify-write: it is ordered, in asleep_'s own history, before or after the
+    // owner's announcement. Before: the owner sees the caller's work. After: we see that it sleeps.
+    if (asleep_.fetch_or(0, std::memory_order_seq_cst) == 0) return;
+    if (asleep_.exchange(0, std::memory_order_seq_cst) != 0) body_signal();
+}
+
+bool driver::adopt_thread() noexcept {
+    const std::thread::id here = std::this_thread::get_id();
+    if (here == thread_) return true;
+    body_poll();  // what the other thread's end has already cancelled
+    for (operation* op = first_; op != nullptr; op = op->next) {
+        if (op->armed && op->code != op_code::nop && !restartable(*op)) return false;
+    }
+    thread_ = here;
+    for (operation* op = first_; op != nullptr; op = op->next) {
+        if (!op->armed || op->cancel_requested) continue;
+        op->moving = true;
+        ++moving_;
+        body_cancel(*op);
+    }
+    const bool moved = body_adopt_thread();
+    while (moving_ != 0) body_wait({});
+    return moved;
+}
+
+// ---- the receive pool
+
+void driver::release_buffer(buffer_id id) noexcept {
+    assert(leased_ != 0 && "a buffer was given back twice");
+    --leased_;
+    body_release_buffer(id);
+}
+
+}  // namespace ringloop

@@ -1,0 +1,88 @@
+// operation: filling in arguments, and the check that the driver has let go.
+//
+// Thread: the driver's. Nothing here touches the kernel.
+#include "ringloop/operation.hpp"
+
+#include <cassert>
+
+namespace ringloop {
+
+operation::~operation() {
+    assert(!in_flight() && "an operation died while its driver had it");
+}
+
+void operation::prepare(op_code new_code, int new_fd, bool repeat) noexcept {
+    assert(!in_flight() && "an operation was prepared again while its driver had it");
+    code = new_code;
+    fd = new_fd;
+    multishot = repeat;
+    cancel_requested = false;
+    state = op_state::idle;
+}
+
+void operation::prepare_nop() noexcept {
+    prepare(op_code::nop, -1, false);
+}
+
+void operation::prepare_accept(int listener, bool repeat) noexcept {
+    prepare(op_code::accept, listener, repeat);
+    arguments.accept = {};
+}
+
+void operation::prepare_connect(int socket, const sockaddr* address, socklen_t size) noexcept {
+    prepare(op_code::connect, socket, false);
+    arguments.connect = {address, size};
+}
+
+void operation::prepare_receive(int socket, bool repeat) noexcept {
+    prepare(op_code::receive, socket, repeat);
+}
+
+void operation::prepare_receive_into(int socket, void* data, std::size_t size) noexcept {
+    prepare(op_code::receive_into, socket, false);
+    arguments.memory = {data, size, -1};
+}
+
+void operation::prepare_send(int socket, const msghdr* message, int flags) noexcept {
+    prepare(op_code::send, socket, false);
+    arguments.send = {message, flags};
+}
+
+void operation::prepare_poll(int new_fd, std::uint32_t events, bool repeat) noexcept {
+    prepare(op_code::poll, new_fd, repeat);
+    arguments.poll = {events};
+}
+
+void operation::prepare_open(int directory, const char* path, int flags, mode_t mode) noexcept {
+    prepare(op_code::open, directory, false);
+    arguments.open = {path, flags, mode};
+}
+
+void operation::prepare_read(int new_fd, void* data, std::size_t size,
+                             std::int64_t offset) noexcept {
+    prepare(op_code::read, new_fd, false);
+    arguments.memory = {data, size, offset};
+}
+
+void operation::prepare_write(int new_fd, const void* data, std::size_t size,
+                              std::int64_t offset) noexcept {
+    prepare(op_code::write, new_fd, false);
+    arguments.memory = {const_cast<void*>(data), size, offset};
+}
+
+void operation::prepare_statx(int directory, const char* path, int flags, unsigned mask,
+                              struct statx* result) noexcept {
+    prepare(op_code::statx, directory, false);
+    arguments.statx = {path, result, mask, flags};
+}
+
+void operation::prepare_fsync(int new_fd, bool data_only) noexcept {
+    prepare(op_code::fsync, new_fd, false);
+    arguments.fsync = {data_only};
+}
+
+void operation::prepare_close(int new_fd) noexcept {
+    prepare(op_code::close, new_fd, false);
+}
+
+}  // namespace ringloop

@@ -1,0 +1,157 @@
+// kernel_driver: see the header. Each verb is one system call.
+#include "driver/kernel_driver.hpp"
+
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <stdexcept>
+#include <system_error>
+
+namespace ringloop {
+namespace {
+
+int answer(int result) noexcept {
+    return result < 0 ? -errno : result;
+}
+ssize_t answer(ssize_t result) noexcept {
+    return result < 0 ? -errno : result;
+}
+
+msghdr message_of(std::span<const iovec> pieces) noexcept {
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(pieces.data());
+    message.msg_iovlen = pieces.size();
+    return message;
+}
+
+void check(const driver_config& config) {
+    if (!std::has_single_bit(config.buffer_count) || config.buffer_count > 32768) {
+        throw std::invalid_argument("driver_config::buffer_count is " +
+                                    std::to_string(config.buffer_count) +
+                                    ": take a power of two up to 32768");
+    }
+    if (config.buffer_size == 0) {
+        throw std::invalid_argument("driver_config::buffer_size is 0: take at least 1 byte");
+    }
+}
+
+}  // namespace
+
+void* map_memory(std::size_t bytes, const char* purpose) {
+    void* memory =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        throw std::system_error(errno, std::generic_category(),
+                                "mmap of " + std::to_string(bytes) + " bytes for " + purpose);
+    }
+    ::madvise(memory, bytes, MADV_DONTFORK);
+    return memory;
+}
+
+kernel_driver::kernel_driver(const driver_config& config) {
+    check(config);
+    pool_bytes_ = std::size_t{config.buffer_count} * config.buffer_size;
+    wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (wake_fd_ < 0) {
+        throw std::system_error(errno, std::generic_category(),
+                                "eventfd for waking the driver (descriptors: see RLIMIT_NOFILE)");
+    }
+    try {
+        pool_memory_ = static_cast<std::byte*>(map_memory(pool_bytes_, "the receive pool"));
+    } catch (...) {
+        ::close(wake_fd_);
+        throw;
+    }
+    pool_buffer_size_ = config.buffer_size;
+    capabilities_.buffer_count = config.buffer_count;
+    capabilities_.buffer_size = config.buffer_size;
+    utsname system{};
+    if (::uname(&system) == 0) capabilities_.kernel = system.release;
+}
+
+kernel_driver::~kernel_driver() {
+    if (abandoned_) return;
+    ::munmap(pool_memory_, pool_bytes_);
+    ::close(wake_fd_);
+}
+
+void kernel_driver::abandon_kernel_parts() noexcept {
+    ::close(wake_fd_);
+    abandoned_ = true;
+    forget_all();
+}
+
+void kernel_driver::body_signal() noexcept {
+    const int saved = errno;  // we may be in a signal handler
+    const std::uint64_t one = 1;
+    // Cannot fail but by a full counter, and then the sleeper is awake.
+    [[maybe_unused]] const ssize_t written = ::write(wake_fd_, &one, sizeof one);
+    errno = saved;
+}
+
+ssize_t kernel_driver::try_send(int fd, std::span<const iovec> pieces) noexcept {
+    const msghdr message = message_of(pieces);
+    return answer(::sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
+ssize_t kernel_driver::try_receive(int fd, std::span<const iovec> pieces) noexcept {
+    msghdr message = message_of(pieces);
+    return answer(::recvmsg(fd, &message, MSG_DONTWAIT));
+}
+
+ssize_t kernel_driver::try_pread(int fd, void* data, std::size_t size,
+                                 std::int64_t offset) noexcept {
+    const iovec piece{data, size};
+    return answer(::preadv2(fd, &piece, 1, offset, RWF_NOWAIT));
+}
+
+int kernel_driver::close(int fd) noexcept {
+    const int result = answer(::close(fd));
+    return result == -EINTR ? 0 : result;  // Linux has closed it by then
+}
+
+int kernel_driver::make_socket(int domain, int type, int protocol) noexcept {
+    return answer(::socket(domain, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
+}
+
+int kernel_driver::bind(int fd, const sockaddr* address, socklen_t size) noexcept {
+    return answer(::bind(fd, address, size));
+}
+
+int kernel_driver::listen(int fd, int backlog) noexcept {
+    return answer(::listen(fd, backlog));
+}
+
+int kernel_driver::shutdown(int fd, int how) noexcept {
+    return answer(::shutdown(fd, how));
+}
+
+int kernel_driver::set_option(int fd, int level, int name, const void* value,
+                              socklen_t size) noexcept {
+    return answer(::setsockopt(fd, level, name, value, size));
+}
+
+int kernel_driver::get_option(int fd, int level, int name, void* value, socklen_t* size) noexcept {
+    return answer(::getsockopt(fd, level, name, value, size));
+}
+
+int kernel_driver::local_address(int fd, sockaddr* address, socklen_t* size) noexcept {
+    return answer(::getsockname(fd, address, size));
+}
+
+int kernel_driver::peer_address(int fd, sockaddr* address, socklen_t* size) noexcept {
+    return answer(::getpeername(fd, address, size));
+}
+
+std::int64_t kernel_driver::now_ns() const noexcept {
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+}  // namespace ringloop

@@ -1,0 +1,48 @@
+// kernel_driver: what both real bodies do alike: the immediate and the cold verbs, the clock, the
+// memory of the receive pool, and the eventfd that wakes a sleeper.
+//
+// Thread: the driver's; body_signal() any. No verb blocks.
+#pragma once
+
+#include "ringloop/driver.hpp"
+
+namespace ringloop {
+
+class kernel_driver : public driver {
+  public:
+    ~kernel_driver() override;
+
+    ssize_t try_send(int fd, std::span<const iovec> pieces) noexcept override;
+    ssize_t try_receive(int fd, std::span<const iovec> pieces) noexcept override;
+    ssize_t try_pread(int fd, void* data, std::size_t size, std::int64_t offset) noexcept override;
+    int close(int fd) noexcept override;
+
+    int make_socket(int domain, int type, int protocol) noexcept override;
+    int bind(int fd, const sockaddr* address, socklen_t size) noexcept override;
+    int listen(int fd, int backlog) noexcept override;
+    int shutdown(int fd, int how) noexcept override;
+    int set_option(int fd, int level, int name, const void* value,
+                   socklen_t size) noexcept override;
+    int get_option(int fd, int level, int name, void* value, socklen_t* size) noexcept override;
+    int local_address(int fd, sockaddr* address, socklen_t* size) noexcept override;
+    int peer_address(int fd, sockaddr* address, socklen_t* size) noexcept override;
+
+    std::int64_t now_ns() const noexcept override;
+
+  protected:
+    // Throws std::system_error.
+    explicit kernel_driver(const driver_config& config);
+
+    void body_signal() noexcept override;
+    // In a forked child: closes the eventfd and forgets the pool, which is not mapped there.
+    void abandon_kernel_parts() noexcept;
+
+    int wake_fd_ = -1;
+    bool abandoned_ = false;
+    std::size_t pool_bytes_ = 0;
+};
+
+// Anonymous zeroed memory that a forked child does not inherit. Throws std::system_error.
+[[nodiscard]] void* map_memory(std::size_t bytes, const char* purpose);
+
+}  // namespace ringloop

@@ -1,0 +1,73 @@
+// describe: an operation as a submission entry. Pure: no kernel, no driver state.
+#include <fcntl.h>
+#include <poll.h>
+
+#include <algorithm>
+
+#include "driver/uring/uring_driver.hpp"
+
+namespace ringloop::uring {
+namespace {
+
+// The kernel moves at most this much in one read or write anyway.
+unsigned capped(std::size_t size) noexcept {
+    return static_cast<unsigned>(std::min<std::size_t>(size, 0x7ffff000));
+}
+
+void describe_receive(const operation& op, io_uring_sqe& sqe) noexcept {
+    if (op.multishot) {
+        ::io_uring_prep_recv_multishot(&sqe, op.fd, nullptr, 0, 0);
+    } else {
+        ::io_uring_prep_recv(&sqe, op.fd, nullptr, 0, 0);
+    }
+    sqe.flags |= IOSQE_BUFFER_SELECT;
+    sqe.buf_group = buffer_group;
+}
+
+}  // namespace
+
+void describe(const operation& op, io_uring_sqe& sqe) noexcept {
+    const auto& a = op.arguments;
+    switch (op.code) {
+        case op_code::nop:
+            return ::io_uring_prep_nop(&sqe);
+        case op_code::accept:
+            if (op.multishot) {
+                return ::io_uring_prep_multishot_accept(&sqe, op.fd, nullptr, nullptr,
+                                                        SOCK_NONBLOCK | SOCK_CLOEXEC);
+            }
+            return ::io_uring_prep_accept(&sqe, op.fd, nullptr, nullptr,
+                                          SOCK_NONBLOCK | SOCK_CLOEXEC);
+        case op_code::connect:
+            return ::io_uring_prep_connect(&sqe, op.fd, a.connect.address, a.connect.size);
+        case op_code::receive:
+            return describe_receive(op, sqe);
+        case op_code::receive_into:
+            return ::io_uring_prep_recv(&sqe, op.fd, a.memory.data, capped(a.memory.size), 0);
+        case op_code::send:
+            return ::io_uring_prep_sendmsg(&sqe, op.fd, a.send.message,
+                                           static_cast<unsigned>(a.send.flags) | MSG_NOSIGNAL);
+        case op_code::poll:
+            if (op.multishot) return ::io_uring_prep_poll_multishot(&sqe, op.fd, a.poll.events);
+            return ::io_uring_prep_poll_add(&sqe, op.fd, a.poll.events);
+        case op_code::open:
+            return ::io_uring_prep_openat(&sqe, op.fd, a.open.path, a.open.flags | O_CLOEXEC,
+                                          a.open.mode);
+        case op_code::read:
+            return ::io_uring_prep_read(&sqe, op.fd, a.memory.data, capped(a.memory.size),
+                                        static_cast<std::uint64_t>(a.memory.offset));
+        case op_code::write:
+            return ::io_uring_prep_write(&sqe, op.fd, a.memory.data, capped(a.memory.size),
+                                         static_cast<std::uint64_t>(a.memory.offset));
+        case op_code::statx:
+            return ::io_uring_prep_statx(&sqe, op.fd, a.statx.path, a.statx.flags, a.statx.mask,
+                                         a.statx.result);
+        case op_code::fsync:
+            return ::io_uring_prep_fsync(&sqe, op.fd,
+                                         a.fsync.data_only ? IORING_FSYNC_DATASYNC : 0);
+        case op_code::close:
+            return ::io_uring_prep_close(&sqe, op.fd);
+    }
+}
+
+}  // namespace ringloop::uring
