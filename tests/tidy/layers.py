@@ -56,8 +56,8 @@ _CALLS = re.compile(
     r"(?<![\w.>:])(?:::)?(io_uring_\w+|epoll_\w+|eventfd\w*|syscall|clock_gettime|nanosleep|usleep"
     r"|timerfd_\w+|accept4|recvmmsg|sendmmsg|pread\w*|pwrite\w*|statx|openat2?)\s*\("
     r"|(?<![\w>])::(read|write|readv|writev|recv|send|recvmsg|sendmsg|accept|connect|open|close"
-    r"|poll|fsync|fdatasync|socket|bind|listen|shutdown|dup3?|pipe2?|stat|fstat|fcntl|ioctl|mmap|munmap"
-    r"|getsockopt|setsockopt|getsockname|getpeername|socketpair|madvise|fork)\s*\("
+    r"|poll|fsync|fdatasync|socket|bind|listen|shutdown|dup3?|pipe2?|stat|fstat|fcntl|ioctl|mmap"
+    r"|munmap|getsockopt|setsockopt|getsockname|getpeername|socketpair|madvise|fork)\s*\("
     r"|\b(steady_clock|system_clock|high_resolution_clock)::now\b")
 
 # Where else a system call stands, and why it may. A path that ends in "/" means everything below.

@@ -1,0 +1,108 @@
+"""io_uring denied, little lockable memory, few descriptors, a plain user: the suite still passes."""
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from harness import programs
+
+SUITE_LIMIT_S = 600
+
+
+@pytest.fixture(scope="module")
+def everybody(tmp_path_factory: pytest.TempPathFactory) -> programs.Place:
+    folder = tmp_path_factory.mktemp("everybody")
+    for parent in folder.parents[:2]:
+        parent.chmod(parent.stat().st_mode | 0o055)
+    return programs.everybodys(folder)
+
+
+def suite(place: programs.Place, folder: Path, *, backends: str, launch: tuple[str, ...] = (),
+          **environment: str) -> dict[str, int]:
+    """Runs tests/python; returns the counts of its report."""
+    folder.chmod(0o777)
+    report = folder / "report.xml"
+    tree = place.tree
+    done = place.run("-m", "pytest", "-q", "-c", str(tree / "pyproject.toml"), f"--rootdir={tree}",
+                     "-p", "no:cacheprovider", f"--basetemp={folder}/base", f"--junitxml={report}",
+                     str(tree / "tests" / "python"), launch=launch, timeout_s=SUITE_LIMIT_S,
+                     RINGLOOP_TEST_BACKENDS=backends, **environment)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    found = ElementTree.parse(report).getroot()[0]
+    counts = {key: int(found.get(key, "0")) for key in ("tests", "failures", "errors", "skipped")}
+    assert counts["failures"] == counts["errors"] == 0
+    return counts
+
+
+@pytest.fixture(scope="module")
+def counts_on_epoll(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    return suite(programs.here(), tmp_path_factory.mktemp("epoll"), backends="epoll")
+
+
+@pytest.mark.time_limit(2 * SUITE_LIMIT_S)
+def test_the_suite_passes_without_io_uring_as_often_as_on_epoll(
+        counts_on_epoll: dict[str, int], tmp_path: Path) -> None:
+    denied = suite(programs.here(), tmp_path, backends="auto", launch=("--deny-uring", "EPERM"))
+    assert denied == counts_on_epoll
+
+
+@pytest.mark.time_limit(SUITE_LIMIT_S)
+def test_the_suite_passes_as_a_plain_user_with_64_kib_of_lockable_memory(
+        everybody: programs.Place, tmp_path: Path) -> None:
+    counts = suite(everybody, tmp_path, backends="auto", launch=("--user", "--memlock-kib", "64"))
+    assert counts["tests"] > counts["skipped"]
+
+
+@pytest.mark.time_limit(SUITE_LIMIT_S)
+def test_the_suite_passes_on_a_ring_without_what_kernel_6_1_lacks(tmp_path: Path) -> None:
+    newer = ",".join(str(opcode) for opcode in range(49, 64))    # READ_MULTISHOT and later
+    counts = suite(programs.here(), tmp_path, backends="uring", RINGLOOP_TEST_MASK=newer)
+    assert counts["tests"] > counts["skipped"]
+
+
+@pytest.mark.parametrize("answer", ["EPERM", "ENOSYS"])
+@pytest.mark.parametrize("option", ["--deny-uring", "--deny-register"])
+def test_everything_works_where_io_uring_is_denied(option: str, answer: str) -> None:
+    done = programs.here().program("smoke.py", launch=(option, answer))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["backend"] == "epoll"
+
+
+def test_the_reason_for_epoll_is_said_once_and_names_what_to_look_at() -> None:
+    done = programs.here().run("-c", _LOGGING, launch=("--deny-uring", "EPERM"))
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "epoll" in line]
+    assert len(lines) == 1
+    assert "seccomp" in lines[0]
+
+
+_LOGGING = """
+import logging, ringloop
+logging.basicConfig(level=logging.DEBUG)
+for _ in range(3):
+    ringloop.new_event_loop().close()
+"""
+
+
+def test_an_explicit_wish_for_the_ring_is_refused_where_it_is_denied() -> None:
+    done = programs.here().run("-c", "import ringloop; ringloop.new_event_loop(backend='uring')",
+                               launch=("--deny-uring", "EPERM"))
+    assert done.returncode == 1
+    assert "OSError" in done.stderr or "PermissionError" in done.stderr
+
+
+@pytest.mark.parametrize("limit_kib", [0, 4, 8, 16, 32, 64, 8192])
+def test_loops_start_at_every_limit_of_lockable_memory(everybody: programs.Place,
+                                                       limit_kib: int) -> None:
+    launch = ("--user", "--memlock-kib", str(limit_kib))
+    done = everybody.program("smoke.py", "200", launch=launch)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["backend"] in ("uring", "epoll")
+
+
+def test_accepting_goes_on_after_the_descriptors_ran_out() -> None:
+    done = programs.here().program("few_descriptors.py", launch=("--descriptors", "32"))
+    assert done.returncode == 0, done.stdout + done.stderr
