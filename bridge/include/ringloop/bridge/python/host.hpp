@@ -7,26 +7,65 @@
 
 #include <Python.h>
 
+#include <atomic>
+
+#include "ringloop/bridge/core/job.hpp"
 #include "ringloop/scheduler.hpp"
 
 namespace ringloop::bridge {
 
+struct awaitable;
+
 class loop_host {
   public:
     virtual ~loop_host() = default;
+    loop_host(const loop_host&) = delete;
+    loop_host& operator=(const loop_host&) = delete;
+
     [[nodiscard]] scheduler& native() noexcept { return *native_; }
     [[nodiscard]] PyObject* loop() noexcept { return loop_; }  // borrowed
     // loop.call_soon(callback, argument, context=context): 0, or -1 with a Python exception set.
     virtual int call_soon(PyObject* callback, PyObject* argument, PyObject* context) noexcept = 0;
+    // Told after every driver::submit() and cancel(): a guest brings it to the kernel before the
+    // foreign loop sleeps, and may deliver what completed at once. ringloop's own turn does both.
+    virtual void submitted() noexcept {}
+
+    // Ends what awaitables have in flight here: cancels, waits for the last completions, calls no
+    // callback any more. A loop calls it in close(), before it drops its scheduler. Idempotent.
+    void end_all() noexcept;
+    [[nodiscard]] bool ended() const noexcept { return ended_; }
+    // The awaitables in flight, for the collector: they are kept alive from here.
+    int traverse(visitproc visit, void* context) noexcept;
+    // In a forked child: what was in flight is the parent's; nothing of it may be touched.
+    void forget_after_fork() noexcept;
+    // Where jobs of this loop post themselves, from any thread.
+    [[nodiscard]] job_home home() noexcept { return {this, &loop_host::post_home}; }
+
+    // File operations on the ring, and those done in place since one last went to the ring: see
+    // the NOWAIT-first rule in files.hpp.
+    unsigned files_in_flight = 0;
+    unsigned files_in_place = 0;
 
   protected:
     loop_host(PyObject* loop, scheduler* native) noexcept : loop_(loop), native_(native) {}
     PyObject* loop_;
     scheduler* native_;
+
+  private:
+    friend struct awaitable;
+    static void post_home(void* context, posted& node) noexcept;
+    awaitable* pending_ = nullptr;      // in flight, newest first; each holds a reference to itself
+    std::atomic<unsigned> posting_{0};  // workers inside post_home()
+    bool ended_ = false;
 };
 
 // The host of a running loop; makes a guest the first time a foreign loop is seen. Null with an
 // exception set on failure.
 [[nodiscard]] loop_host* host_of(PyObject* loop) noexcept;
+// Module initialisation: how loops of ringloop's own type answer host_of(); it returns null for
+// others (no exception).
+void set_own_loops(loop_host* (*host_if_own)(PyObject* loop) noexcept) noexcept;
+// The loop that runs on this thread (new reference), or null with RuntimeError set.
+[[nodiscard]] PyObject* running_loop() noexcept;
 
 }  // namespace ringloop::bridge

@@ -1,0 +1,133 @@
+// awaitable: ringloop.Awaitable, what native work looks like to Python: a coroutine and a future in
+// one object. Its work is a `source`.
+//
+//     idle --start--> pending --finish--> value | error | cancelled
+//       \--cancel(), close(), throw()-----------------^
+//
+// Rules
+//  1. It starts, and binds its loop, at the first await (send) or add_done_callback. Until then
+//  `_asyncio_future_blocking` is None, so asyncio takes it for a coroutine: ensure_future(),
+//  gather() and shield() wrap it in a Task.
+//  2. While pending it holds a reference to itself: Python may drop it at any time.
+//  3. After cancel() returned True it ends with CancelledError, when its source has ended and not
+//  before. What the source got all the same goes back to it: undelivered().
+//  4. It is awaited once; a second await raises RuntimeError. result() may be called again.
+//
+// Thread: the loop's, GIL held, for everything here.
+#pragma once
+
+#include <Python.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "ringloop/bridge/python/host.hpp"
+#include "ringloop/bridge/python/ref.hpp"
+
+namespace ringloop::bridge {
+
+struct awaitable;
+
+// The work behind one awaitable, which owns it. Memory comes from Python's small-object allocator.
+class source {
+  public:
+    source() noexcept = default;
+    virtual ~source() = default;
+    source(const source&) = delete;
+    source& operator=(const source&) = delete;
+
+    // Begins. awaitable::finish() follows exactly once: from here (then nothing of *this may be
+    // touched afterwards: it may be gone), or later from the host's phase of a turn.
+    virtual void start(loop_host& host, awaitable& owner) noexcept = 0;
+    // Asks it to end soon; finish() still follows. May come more than once.
+    virtual void request_cancel() noexcept = 0;
+    // Returns once finish() was called: its loop is closing. May release the GIL.
+    virtual void collect() noexcept = 0;
+    // Asked once, inside finish(): a new reference, or null with an exception set.
+    [[nodiscard]] virtual PyObject* result() noexcept = 0;
+    // Nobody takes the result: `value` is what result() returned, null if it was not asked.
+    virtual void undelivered(PyObject* value) noexcept { static_cast<void>(value); }
+    [[nodiscard]] virtual const char* name() const noexcept = 0;  // for repr()
+
+    // True keeps the source alive until its value has been taken, for undelivered().
+    bool takes_back = false;
+
+    [[nodiscard]] static void* operator new(std::size_t size, const std::nothrow_t&) noexcept;
+    static void operator delete(void* memory) noexcept;
+    static void operator delete(void* memory, const std::nothrow_t&) noexcept;
+};
+
+struct awaitable {
+    enum class state : std::uint8_t { idle, pending, value, error, cancelled };
+
+    PyObject ob_base;
+    source* work;
+    loop_host* host;     // while pending
+    PyObject* loop;      // once started
+    PyObject* callback;  // the first one, and its context, are held in place
+    PyObject* context;
+    PyObject* callbacks;  // list of (callback, context), or null
+    PyObject* outcome;    // the value or the exception
+    PyObject* message;    // cancel(msg=…)
+    PyObject* weak_references;
+    awaitable* previous;  // the host's list of pending ones
+    awaitable* next;
+    state now;
+    bool blocking;  // asyncio's handshake: "I was yielded by an await"
+    bool awaited;   // an await began
+    bool yielded;   // a task is parked on it
+    bool taken;     // the await got its outcome
+    bool cancel_requested;
+    bool retrieved;  // somebody saw the exception
+    bool shared;     // the one finished None
+
+    [[nodiscard]] bool done() const noexcept { return now > state::pending; }
+    [[nodiscard]] PyObject* object() noexcept { return &ob_base; }
+
+    // Called by the source, once, when it has ended.
+    void finish() noexcept;
+
+    // 0, or -1 with an exception set.
+    [[nodiscard]] int start() noexcept;
+    // True: it ends, or has ended, with CancelledError. `why` may be null.
+    bool cancel(PyObject* why) noexcept;
+    // Its consumer leaves (throw, close): nobody waits for the outcome any more.
+    void leave() noexcept;
+    // Raises what it ended with, or returns a new reference to the value.
+    [[nodiscard]] PyObject* take() noexcept;
+    [[nodiscard]] int add_callback(PyObject* function, PyObject* run_in) noexcept;
+    // Its loop is closing: returns when it has ended.
+    void collect() noexcept;
+
+    void drop_work(PyObject* value, bool delivered) noexcept;
+
+  private:
+    friend class loop_host;
+    void link(loop_host& to) noexcept;
+    void unlink() noexcept;
+    void run_callbacks(loop_host& on) noexcept;
+};
+
+extern PyTypeObject* awaitable_type;  // set by add_awaitable_types()
+
+// An unstarted awaitable that owns `work` (null: out of memory). New reference, or null with an
+// exception set.
+[[nodiscard]] PyObject* new_awaitable(std::unique_ptr<source> work) noexcept;
+template <typename Source, typename... Arguments>
+[[nodiscard]] PyObject* await_source(Arguments&&... arguments) noexcept {
+    return new_awaitable(
+        std::unique_ptr<source>(new (std::nothrow) Source(std::forward<Arguments>(arguments)...)));
+}
+// Already finished: the shared None (any number of awaits), or one with a value of its own.
+[[nodiscard]] PyObject* finished_none() noexcept;
+[[nodiscard]] PyObject* finished_value(ref value) noexcept;
+
+// Live awaitables, pending ones among them; for the ledger.
+extern long awaitables_live;
+extern long awaitables_pending;
+
+// Adds `Awaitable` and the capsule `api` to `module`: 0, or -1 with an exception set.
+int add_awaitable_types(PyObject* module) noexcept;
+
+}  // namespace ringloop::bridge

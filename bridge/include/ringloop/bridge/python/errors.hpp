@@ -1,0 +1,22 @@
+// Exceptions between C++ and Python. GIL held throughout.
+#pragma once
+
+#include <Python.h>
+
+#include <exception>
+
+namespace ringloop::bridge {
+
+// Sets the Python exception for `error`: std::system_error -> the subclass of OSError for its
+// errno (ECANCELED -> CancelledError), std::invalid_argument and std::out_of_range -> ValueError,
+// std::bad_alloc -> MemoryError, other -> RuntimeError with what().
+void raise_from(const std::exception_ptr& error) noexcept;
+
+// Sets OSError(code, text[, path]) for a completion's result or an errno (either sign).
+void raise_errno(long result, PyObject* path = nullptr) noexcept;
+
+// asyncio's exceptions, borrowed; valid after add_awaitable_types().
+[[nodiscard]] PyObject* cancelled_error() noexcept;
+[[nodiscard]] PyObject* invalid_state_error() noexcept;
+
+}  // namespace ringloop::bridge

@@ -1,0 +1,175 @@
+// The life of an awaitable: start, finish, cancel, callbacks. Its Python face is
+// awaitable_type.cpp. Thread: the loop's, GIL held.
+#include "ringloop/bridge/python/awaitable.hpp"
+
+#include <cassert>
+#include <utility>
+
+#include "ringloop/bridge/python/errors.hpp"
+
+namespace ringloop::bridge {
+
+long awaitables_pending = 0;
+
+void* source::operator new(std::size_t size, const std::nothrow_t&) noexcept {
+    return PyObject_Malloc(size);
+}
+void source::operator delete(void* memory) noexcept {
+    PyObject_Free(memory);
+}
+void source::operator delete(void* memory, const std::nothrow_t&) noexcept {
+    PyObject_Free(memory);
+}
+
+void awaitable::link(loop_host& to) noexcept {
+    host = &to;
+    previous = nullptr;
+    next = to.pending_;
+    if (next != nullptr) next->previous = this;
+    to.pending_ = this;
+    ++awaitables_pending;
+}
+
+void awaitable::unlink() noexcept {
+    (previous != nullptr ? previous->next : host->pending_) = next;
+    if (next != nullptr) next->previous = previous;
+    host = nullptr;
+    --awaitables_pending;
+}
+
+int awaitable::start() noexcept {
+    assert(now == state::idle);
+    ref running = ref::steal(running_loop());
+    if (!running) return -1;
+    loop_host* to = host_of(running.get());
+    if (to == nullptr) return -1;
+    loop = running.release();
+    now = state::pending;
+    link(*to);
+    Py_INCREF(object());
+    work->start(*to, *this);
+    return 0;
+}
+
+void awaitable::drop_work(PyObject* value, bool delivered) noexcept {
+    source* ended = std::exchange(work, nullptr);
+    if (ended == nullptr) return;
+    if (!delivered) ended->undelivered(value);
+    delete ended;
+}
+
+void awaitable::finish() noexcept {
+    assert(now == state::pending);
+    const ref flight = ref::steal(object());  // the reference that it held to itself
+    loop_host& on = *host;
+    unlink();
+    if (cancel_requested) {
+        now = state::cancelled;
+        drop_work(nullptr, false);
+    } else if (PyObject* value = work->result(); value != nullptr) {
+        outcome = value;
+        now = state::value;
+        if (!work->takes_back) drop_work(value, true);
+    } else {
+        ref exception = take_exception();
+        assert(exception);
+        const bool was_cancelled = PyErr_GivenExceptionMatches(exception.get(), cancelled_error());
+        now = was_cancelled ? state::cancelled : state::error;
+        if (!was_cancelled) outcome = exception.release();
+        drop_work(nullptr, true);
+    }
+    run_callbacks(on);
+}
+
+void awaitable::run_callbacks(loop_host& on) noexcept {
+    if (callback == nullptr) return;
+    const ref first = ref::steal(std::exchange(callback, nullptr));
+    const ref first_context = ref::steal(std::exchange(context, nullptr));
+    const ref more = ref::steal(std::exchange(callbacks, nullptr));
+    if (on.ended()) return;  // the loop is closed: nobody could run them
+    if (on.call_soon(first.get(), object(), first_context.get()) < 0)
+        PyErr_WriteUnraisable(first.get());
+    const Py_ssize_t count = more ? PyList_GET_SIZE(more.get()) : 0;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+        PyObject* pair = PyList_GET_ITEM(more.get(), i);
+        if (on.call_soon(PyTuple_GET_ITEM(pair, 0), object(), PyTuple_GET_ITEM(pair, 1)) < 0)
+            PyErr_WriteUnraisable(PyTuple_GET_ITEM(pair, 0));
+    }
+}
+
+int awaitable::add_callback(PyObject* function, PyObject* run_in) noexcept {
+    if (now == state::idle && start() < 0) return -1;
+    ref inside = run_in != nullptr ? ref::share(run_in) : ref::steal(PyContext_CopyCurrent());
+    if (!inside) return -1;
+    if (done()) {
+        ref on = loop != nullptr ? ref::share(loop) : ref::steal(running_loop());
+        if (!on) return -1;
+        loop_host* to = host_of(on.get());
+        return to == nullptr ? -1 : to->call_soon(function, object(), inside.get());
+    }
+    if (callback == nullptr) {
+        callback = Py_NewRef(function);
+        context = inside.release();
+        return 0;
+    }
+    if (callbacks == nullptr && (callbacks = PyList_New(0)) == nullptr) return -1;
+    const ref pair = ref::steal(PyTuple_Pack(2, function, inside.get()));
+    return pair ? PyList_Append(callbacks, pair.get()) : -1;
+}
+
+bool awaitable::cancel(PyObject* why) noexcept {
+    if (done()) return false;
+    Py_XSETREF(message, Py_XNewRef(why));
+    cancel_requested = true;
+    if (now == state::idle) {
+        now = state::cancelled;
+        drop_work(nullptr, true);
+        return true;
+    }
+    const ref keep = ref::share(object());
+    if (work != nullptr) work->request_cancel();  // null: it belongs to the parent of this process
+    return true;
+}
+
+void awaitable::leave() noexcept {
+    if (shared) return;
+    taken = true;
+    retrieved = true;
+    if (!done()) {
+        cancel(nullptr);
+        awaited = true;
+    } else if (now == state::value) {
+        drop_work(outcome, false);
+    }
+}
+
+PyObject* awaitable::take() noexcept {
+    assert(done());
+    switch (now) {
+        case state::value:
+            return Py_NewRef(outcome);
+        case state::error: {
+            retrieved = true;
+            PyException_SetTraceback(outcome, Py_None);  // each raise starts a traceback of its own
+            PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(outcome)), outcome);
+            return nullptr;
+        }
+        default:
+            if (message == nullptr) {
+                PyErr_SetNone(cancelled_error());
+            } else if (const ref error =
+                           ref::steal(PyObject_CallOneArg(cancelled_error(), message))) {
+                PyErr_SetObject(cancelled_error(), error.get());
+            }
+            return nullptr;
+    }
+}
+
+void awaitable::collect() noexcept {
+    const ref keep = ref::share(object());
+    cancel_requested = true;
+    work->collect();
+    assert(done());
+}
+
+}  // namespace ringloop::bridge

@@ -1,0 +1,78 @@
+// The exception map. GIL held throughout.
+#include "ringloop/bridge/python/errors.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <system_error>
+
+#include "ringloop/bridge/python/ref.hpp"
+
+namespace ringloop::bridge {
+namespace {
+
+PyObject* imported(const char* name) noexcept {
+    ref module = ref::steal(PyImport_ImportModule("asyncio.exceptions"));
+    return module ? PyObject_GetAttrString(module.get(), name) : nullptr;
+}
+
+void raise_system_error(const std::system_error& error) noexcept {
+    const std::error_category& category = error.code().category();
+    if (category != std::generic_category() && category != std::system_category()) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+        return;
+    }
+    const int code = error.code().value();
+    if (code == ECANCELED) {
+        PyErr_SetNone(cancelled_error());
+        return;
+    }
+    // what() begins with the caller's words: which call failed, and what to do about it.
+    ref exception = ref::steal(PyObject_CallFunction(PyExc_OSError, "is", code, error.what()));
+    if (exception)
+        PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
+}
+
+}  // namespace
+
+PyObject* cancelled_error() noexcept {
+    static PyObject* const type = imported("CancelledError");
+    return type;
+}
+
+PyObject* invalid_state_error() noexcept {
+    static PyObject* const type = imported("InvalidStateError");
+    return type;
+}
+
+void raise_from(const std::exception_ptr& error) noexcept {
+    try {
+        std::rethrow_exception(error);
+    } catch (const std::system_error& e) {
+        raise_system_error(e);
+    } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
+    } catch (const std::invalid_argument& e) {
+        PyErr_SetString(PyExc_ValueError, e.what());
+    } catch (const std::out_of_range& e) {
+        PyErr_SetString(PyExc_ValueError, e.what());
+    } catch (const std::exception& e) {
+        PyErr_SetString(PyExc_RuntimeError, e.what());
+    } catch (...) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "native code threw something that is no std::exception");
+    }
+}
+
+void raise_errno(long result, PyObject* path) noexcept {
+    const int code = static_cast<int>(result < 0 ? -result : result);
+    const char* text = std::strerror(code);
+    ref exception =
+        ref::steal(path == nullptr ? PyObject_CallFunction(PyExc_OSError, "is", code, text)
+                                   : PyObject_CallFunction(PyExc_OSError, "isO", code, text, path));
+    if (exception)
+        PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
+}
+
+}  // namespace ringloop::bridge

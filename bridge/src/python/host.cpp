@@ -1,0 +1,41 @@
+// What every host shares: the list of awaitables in flight and their end, and the way in for
+// workers' completions.
+#include "ringloop/bridge/python/host.hpp"
+
+#include <sched.h>
+
+#include "ringloop/bridge/python/awaitable.hpp"
+
+namespace ringloop::bridge {
+
+// Any thread. The consumer may free the scheduler as soon as it has the node, while this thread is
+// still on its way through wake(): `posting_` holds end_all() up until it has left.
+void loop_host::post_home(void* context, posted& node) noexcept {
+    auto& self = *static_cast<loop_host*>(context);
+    self.posting_.fetch_add(1, std::memory_order_relaxed);
+    self.native_->post_host(node);
+    self.posting_.fetch_sub(1, std::memory_order_release);
+}
+
+void loop_host::end_all() noexcept {
+    ended_ = true;
+    while (pending_ != nullptr) pending_->collect();
+    while (posting_.load(std::memory_order_acquire) != 0) sched_yield();
+}
+
+int loop_host::traverse(visitproc visit, void* context) noexcept {
+    for (awaitable* each = pending_; each != nullptr; each = each->next)
+        if (const int stop = visit(each->object(), context); stop != 0) return stop;
+    return 0;
+}
+
+void loop_host::forget_after_fork() noexcept {
+    ended_ = true;
+    // Their kernel half is the parent's; they stay allocated, without a host, for good.
+    while (pending_ != nullptr) {
+        pending_->work = nullptr;
+        pending_->unlink();
+    }
+}
+
+}  // namespace ringloop::bridge

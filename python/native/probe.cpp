@@ -1,0 +1,170 @@
+// probe: awaits with nothing in them, for benchmarks and tests of the bridge: a NOP on the ring, a
+// hop to a worker thread and back, a failure. No part of the public interface.
+//
+// Thread: the loop's, GIL held; worker_pool's threads never touch Python.
+#include "probe.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "ringloop/bridge/python/api.hpp"
+#include "ringloop/bridge/python/awaitable.hpp"
+#include "ringloop/bridge/python/errors.hpp"
+#include "ringloop/bridge/python/operation_source.hpp"
+
+namespace ringloop::python {
+namespace {
+
+using bridge::awaitable;
+using bridge::loop_host;
+using bridge::ref;
+
+// Suspends once; the ring's NOP ends it.
+class nop_source final : public bridge::operation_source {
+  public:
+    explicit nop_source(ref value) noexcept : value_(std::move(value)) {}
+    void start(loop_host& host, awaitable& owner) noexcept override {
+        bind(host, owner);
+        op.prepare_nop();
+        submit();
+    }
+    PyObject* result() noexcept override { return value_.release(); }
+    [[nodiscard]] const char* name() const noexcept override { return "nop"; }
+
+  private:
+    void completed(const completion&) noexcept override { owner().finish(); }
+    ref value_;
+};
+
+// One thread and one queue: the plainest executor there is.
+class worker final : public bridge::executor {
+  public:
+    worker() : thread_([this] { serve(); }) {}
+    ~worker() override {
+        {
+            const std::lock_guard lock(mutex_);
+            stopping_ = true;
+        }
+        filled_.notify_one();
+        thread_.join();
+    }
+    void submit(bridge::job& work) noexcept override {
+        {
+            const std::lock_guard lock(mutex_);
+            queue_.push_back(&work);
+        }
+        filled_.notify_one();
+    }
+    [[nodiscard]] unsigned concurrency() const noexcept override { return 1; }
+
+  private:
+    void serve() {
+        std::unique_lock lock(mutex_);
+        for (;;) {
+            filled_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+            if (queue_.empty()) return;
+            bridge::job& work = *queue_.front();
+            queue_.pop_front();
+            lock.unlock();
+            work.execute();
+            lock.lock();
+        }
+    }
+    std::mutex mutex_;
+    std::condition_variable filled_;
+    std::deque<bridge::job*> queue_;
+    bool stopping_ = false;
+    std::thread thread_;
+};
+
+// Never destroyed: its thread must not be joined while the interpreter ends.
+worker& shared_worker() {
+    static auto* const only = new worker();
+    return *only;
+}
+
+enum class failure { none, system, argument, memory, other };
+
+class hop_job final : public bridge::python_job {
+  public:
+    hop_job(double busy_seconds, failure how) : busy_seconds_(busy_seconds), how_(how) {
+        where = &shared_worker();
+        ++live;
+    }
+    ~hop_job() override { --live; }
+    void run() override {
+        const auto end =
+            std::chrono::steady_clock::now() + std::chrono::duration<double>(busy_seconds_);
+        while (busy_seconds_ > 0 && !stop_requested() && std::chrono::steady_clock::now() < end)
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+        switch (how_) {
+            case failure::none:
+                return;
+            case failure::system:
+                throw std::system_error(ENOENT, std::generic_category(), "probe");
+            case failure::argument:
+                throw std::invalid_argument("probe: bad argument");
+            case failure::memory:
+                throw std::bad_alloc();
+            case failure::other:
+                throw std::runtime_error("probe: failed");
+        }
+    }
+    PyObject* result() noexcept override { return PyBool_FromLong(stop_requested()); }
+    static inline long live = 0;
+
+  private:
+    double busy_seconds_;
+    failure how_;
+};
+
+PyObject* nop(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
+    return bridge::await_source<nop_source>(ref::share(count > 0 ? args[0] : Py_None));
+}
+
+PyObject* immediate(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
+    if (count == 0 || args[0] == Py_None) return bridge::finished_none();
+    return bridge::finished_value(ref::share(args[0]));
+}
+
+PyObject* hop(PyObject*, PyObject* args) noexcept {
+    double busy_seconds = 0;
+    int how = 0;
+    if (PyArg_ParseTuple(args, "|di", &busy_seconds, &how) == 0) return nullptr;
+    const ref capsule = ref::steal(PyImport_ImportModule("ringloop._native"));
+    const auto* table = static_cast<const bridge::python_api*>(
+        capsule ? PyCapsule_Import(bridge::python_api_capsule, 0) : nullptr);
+    if (table == nullptr) return nullptr;
+    try {
+        return table->await_job(new hop_job(busy_seconds, static_cast<failure>(how)));
+    } catch (...) {
+        bridge::raise_from(std::current_exception());
+        return nullptr;
+    }
+}
+
+PyObject* counts(PyObject*, PyObject*) noexcept {
+    return Py_BuildValue("{slslsl}", "awaitables", bridge::awaitables_live, "pending",
+                         bridge::awaitables_pending, "jobs", hop_job::live);
+}
+
+PyMethodDef functions[] = {
+    {"_probe_nop", bridge::method(nop), METH_FASTCALL, "An await of one NOP on the ring."},
+    {"_probe_immediate", bridge::method(immediate), METH_FASTCALL, "An await that is done."},
+    {"_probe_hop", hop, METH_VARARGS, "An await of a job on one worker thread."},
+    {"_probe_counts", counts, METH_NOARGS, "Live awaitables and jobs."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+int add_probe(PyObject* module) noexcept {
+    return PyModule_AddFunctions(module, functions);
+}
+
+}  // namespace ringloop::python
