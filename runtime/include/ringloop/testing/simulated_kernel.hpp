@@ -94,7 +94,7 @@ class simulated_kernel {
 
     // ---- the file system: absolute paths, or relative to a directory's descriptor (AT_FDCWD: /)
     int open(int directory, const char* path, int flags, mode_t mode);
-    int statx(int directory, const char* path, int flags, struct statx* result);
+    int describe(int directory, const char* path, int flags, struct statx* result);
     void add_directory(const std::string& path);
     void add_file(const std::string& path, std::string_view content);
     [[nodiscard]] bool has_file(const std::string& path) const;

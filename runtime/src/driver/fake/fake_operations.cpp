@@ -267,8 +267,8 @@ std::int64_t fake_driver::perform_file(flight& f, std::size_t max) {
                                               : kernel_.send(*f.target, {&piece, 1}, max);
         }
         case op_code::statx:
-            return kernel_.statx(op.fd < 0 ? AT_FDCWD : op.fd, op.arguments.statx.path,
-                                 op.arguments.statx.flags, op.arguments.statx.result);
+            return kernel_.describe(op.fd < 0 ? AT_FDCWD : op.fd, op.arguments.statx.path,
+                                    op.arguments.statx.flags, op.arguments.statx.result);
         case op_code::fsync:
             return kernel_.is_file(*f.target) ? 0 : -EINVAL;
         case op_code::close:

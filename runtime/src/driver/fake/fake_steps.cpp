@@ -1,6 +1,6 @@
 // Steps: numbering, recording, planned and drawn faults; reports of failed runs.
 #include <cstdio>
-#include <cstdlib>
+#include <exception>
 #include <sstream>
 
 #include "objects.hpp"
@@ -68,7 +68,7 @@ fault fake_driver::next_fault(step_record step, std::size_t& place) {
     if (record_.size() == steps_max_) fail("no end in sight: the budget of steps is used up");
     if (record_.size() > 2 * steps_max_) {
         std::fputs(report("the run does not end even after it was told to").c_str(), stderr);
-        std::abort();
+        std::terminate();
     }
     return injected;
 }
@@ -88,7 +88,7 @@ void fake_driver::fail(const std::string& headline) {
         return;
     }
     std::fputs(text.c_str(), stderr);
-    std::abort();
+    std::terminate();
 }
 
 std::string fake_driver::report(const std::string& headline) const {

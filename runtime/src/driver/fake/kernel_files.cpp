@@ -129,7 +129,7 @@ ssize_t simulated_kernel::write_file(simulated_object& object, const void* data,
     return static_cast<ssize_t>(size);
 }
 
-int simulated_kernel::statx(int directory, const char* path, int flags, struct statx* result) {
+int simulated_kernel::describe(int directory, const char* path, int flags, struct statx* result) {
     std::shared_ptr<simulated_file> file;
     if (path[0] == '\0' && (flags & AT_EMPTY_PATH) != 0) {
         const object_ref object = find(directory);
