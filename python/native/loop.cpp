@@ -87,6 +87,8 @@ int loop_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
         if (int result = handle_traverse_contents(state.ready.at(i), visit, arg)) return result;
     for (std::size_t i = 0; i < timers; ++i)
         if (int result = handle_traverse_contents(state.timers.at(i), visit, arg)) return result;
+    if (state.host)
+        if (int result = state.host->traverse(visit, arg)) return result;
     return state.watches.traverse(visit, arg);
 }
 
@@ -99,6 +101,7 @@ void tear_down(loop_object* loop) noexcept {
     state.watches.clear(loop, !state.forked);
     loop_clear_queues(loop);
     if (!state.forked) {
+        state.host->end_all();
         state.native->io().flush();
         state.native->io().retire_all();
         state.native->run_host();
@@ -281,6 +284,7 @@ PyObject* after_fork_in_child(PyObject*, PyObject*) noexcept {
         unlink(loop);
         loop->state.forked = true;
         loop->closed = 1;
+        loop->state.host->forget_after_fork();
         io_of(loop).abandon_after_fork();
     }
     Py_RETURN_NONE;
@@ -309,6 +313,10 @@ std::vector<PyMethodDef>& all_methods() {
         return all;
     }();
     return methods;
+}
+
+bridge::loop_host* host_if_own(PyObject* object) noexcept {
+    return is_loop(object) ? cast(object)->state.host.get() : nullptr;
 }
 
 template <typename Function>
@@ -475,6 +483,7 @@ int add_loop_types(PyObject* module) noexcept {
     loop_core_type =
         reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &spec, nullptr));
     if (loop_core_type == nullptr) return -1;
+    bridge::set_own_loops(&host_if_own);
     if (PyModule_AddFunctions(module, module_functions) < 0) return -1;
     return PyModule_AddObjectRef(module, "LoopCore", reinterpret_cast<PyObject*>(loop_core_type));
 }

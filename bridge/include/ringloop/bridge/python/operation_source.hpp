@@ -29,8 +29,8 @@ class operation_source : public source {
 
   protected:
     struct owned_operation : operation {
-        owned_operation(handler on_complete, operation_source* self) noexcept
-            : operation(on_complete, true), self(self) {}
+        owned_operation(handler function, operation_source* owned_by) noexcept
+            : operation(function, true), self(owned_by) {}
         operation_source* self;
     };
 
