@@ -1,0 +1,348 @@
+// Life of a SocketTransport: making, protocol, close, abort, connection_lost. Contract in
+// transport.hpp. Thread: the loop's, GIL held.
+#include "transport.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include <cassert>
+#include <new>
+
+#include "streams.hpp"
+#include "transport_names.hpp"
+#include "transport_queue.hpp"
+
+namespace ringloop::python {
+
+using bridge::ref;
+
+PyTypeObject* transport_type = nullptr;
+Py_ssize_t state_offset = 0;
+base_slots slots;
+
+namespace {
+
+// ---- protocol
+
+bool is_buffered(PyObject* protocol) noexcept {
+    const int answer = PyObject_IsInstance(protocol, names().buffered_protocol);
+    if (answer < 0) PyErr_Clear();
+    return answer > 0;
+}
+
+void drop(protocol_method& m) noexcept {
+    m.takes_self = false;
+    Py_CLEAR(m.callable);
+}
+
+// A protocol without the method is an error only once it is called, as in asyncio.
+protocol_method look_up(PyObject* protocol, PyObject* name) noexcept {
+    ref found = ref::steal(PyObject_GetAttr(protocol, name));
+    if (!found) {
+        PyErr_Clear();
+        return {};
+    }
+    if (PyMethod_Check(found.get()) && PyMethod_GET_SELF(found.get()) == protocol) {
+        return {Py_NewRef(PyMethod_GET_FUNCTION(found.get())), true};
+    }
+    return {found.release(), false};
+}
+
+int attach_to_server(PyObject* self, PyObject* server) noexcept {
+    PyObject* const arguments[2] = {server, self};
+    const std::size_t count = names().server_takes_transport ? 2 : 1;
+    ref done = ref::steal(PyObject_VectorcallMethod(names()._attach, arguments, count, nullptr));
+    return done ? 0 : -1;
+}
+
+int detach_from_server(PyObject* self, PyObject* server) noexcept {
+    PyObject* const arguments[2] = {server, self};
+    const std::size_t count = names().server_takes_transport ? 2 : 1;
+    ref done = ref::steal(PyObject_VectorcallMethod(names()._detach, arguments, count, nullptr));
+    return done ? 0 : -1;
+}
+
+// ---- making
+
+int schedule_start(loop_object* loop, PyObject* self, PyObject* waiter) noexcept {
+    transport_state& t = state_of(self);
+    ref made = ref::steal(PyObject_GetAttr(t.protocol, names().connection_made));
+    if (!made || loop_call_soon(loop, made.get(), self, t.context) < 0) return -1;
+    ref start = ref::steal(PyObject_GetAttr(self, names()._start_reading));
+    if (!start) return -1;
+    return loop_call_soon(loop, start.get(), waiter, t.context);
+}
+
+PyObject* allocate(loop_object* loop, PyObject* extra) noexcept {
+    PyObject* self = transport_type->tp_alloc(transport_type, 0);
+    if (self == nullptr) return nullptr;
+    auto* t = new (&state_of(self)) transport_state;
+    t->receive.on_complete = transport_on_receive;
+    t->receive.host = true;
+    t->turn_end.run = transport_turn_end;
+    slot(self, slots.loop) = Py_NewRef(reinterpret_cast<PyObject*>(loop));
+    slot(self, slots.extra) = Py_XNewRef(extra == Py_None ? nullptr : extra);
+    slot(self, slots.protocol_paused) = Py_NewRef(Py_False);
+    slot(self, slots.high_water) = Py_NewRef(names().default_high_water);
+    slot(self, slots.low_water) = Py_NewRef(names().default_low_water);
+    ++live_transports;
+    return self;
+}
+
+// Gives up a transport that make_transport() could not finish; the descriptor stays the caller's.
+void discard(loop_object* loop, PyObject* self) noexcept {
+    ref error = bridge::take_exception();
+    transport_state& t = state_of(self);
+    if (t.fd_open) loop_release_fd(loop, t.fd);
+    t.fd_open = false;
+    if (t.server != nullptr) {
+        ref server = ref::steal(std::exchange(t.server, nullptr));
+        if (detach_from_server(self, server.get()) < 0) PyErr_WriteUnraisable(self);
+    }
+    t.closing = true;
+    Py_DECREF(self);
+    bridge::restore_exception(std::move(error));
+}
+
+// ---- the end
+
+// After connection_lost(): nothing of the kernel's may still hold the file, then it is closed.
+int close_descriptor(transport_state& t) noexcept {
+    if (!t.fd_open) return 0;
+    t.fd_open = false;
+    loop_object* loop = loop_of(t);
+    assert(loop != nullptr);
+    const bool usable = !loop_is_closed(loop);
+    if (usable) {
+        if (t.turn_end.queued) {
+            loop_cancel_turn_end(loop, t.turn_end);
+            Py_DECREF(object_of(t));  // our caller holds another
+        }
+        if (t.receive.in_flight()) io_of(loop).retire(t.receive);
+        if (t.out != nullptr && t.out->send.in_flight()) io_of(loop).retire(t.out->send);
+    }
+    if (t.out != nullptr) give_outgoing(std::exchange(t.out, nullptr));
+    loop_release_fd(loop, t.fd);
+    if (t.socket == nullptr && usable) {
+        const int error = io_of(loop).close(t.fd);
+        if (error < 0) {
+            errno = -error;
+            PyErr_SetFromErrno(PyExc_OSError);
+            return -1;
+        }
+        return 0;
+    }
+    PyObject* socket = t.socket != nullptr ? t.socket : transport_socket(t);
+    if (socket == nullptr) return -1;
+    ref done = ref::steal(PyObject_CallMethodNoArgs(socket, names().close));
+    return done ? 0 : -1;
+}
+
+// Errors of a clean-up never hide the one that is already on its way.
+void keep_first(ref& first) noexcept {
+    ref now = bridge::take_exception();
+    if (!first) {
+        first = std::move(now);
+    } else if (now) {
+        bridge::restore_exception(std::move(now));
+        PyErr_WriteUnraisable(nullptr);
+    }
+}
+
+void forget_protocol(transport_state& t) noexcept {
+    drop(t.received);
+    drop(t.get_buffer);
+    Py_CLEAR(t.reader);
+    Py_CLEAR(t.held);
+    Py_CLEAR(t.protocol);
+}
+
+}  // namespace
+
+long live_transports = 0;
+
+int transport_set_protocol(transport_state& t, PyObject* protocol) noexcept {
+    const bool buffered = is_buffered(protocol);
+    protocol_method received =
+        look_up(protocol, buffered ? names().buffer_updated : names().data_received);
+    protocol_method get_buffer =
+        buffered ? look_up(protocol, names().get_buffer) : protocol_method{};
+    std::swap(t.received, received);
+    std::swap(t.get_buffer, get_buffer);
+    t.kind = buffered ? feed::buffered : feed::data;
+    ref reader = ref::steal(std::exchange(t.reader, nullptr));
+    ref previous = ref::steal(std::exchange(t.protocol, Py_NewRef(protocol)));
+    drop(received);
+    drop(get_buffer);
+    stream_protocol_changed(t);
+    return 0;
+}
+
+PyObject* make_transport(loop_object* loop, int fd, PyObject* sock, PyObject* protocol,
+                         PyObject* waiter, PyObject* extra, PyObject* server,
+                         PyObject* context) noexcept {
+    PyObject* self = allocate(loop, extra);
+    if (self == nullptr) return nullptr;
+    transport_state& t = state_of(self);
+    t.fd = fd;
+    t.context = context != nullptr ? Py_NewRef(context) : PyContext_CopyCurrent();
+    if (t.context == nullptr || loop_claim_fd(loop, fd, self) < 0) {
+        discard(loop, self);
+        return nullptr;
+    }
+    t.fd_open = true;
+    if (transport_set_protocol(t, protocol) < 0) {
+        discard(loop, self);
+        return nullptr;
+    }
+    if (server != nullptr && server != Py_None) {
+        if (attach_to_server(self, server) < 0) {
+            discard(loop, self);
+            return nullptr;
+        }
+        t.server = Py_NewRef(server);
+    }
+    if (schedule_start(loop, self, waiter) < 0) {
+        discard(loop, self);
+        return nullptr;
+    }
+    if (sock != nullptr && sock != Py_None) {
+        t.socket = Py_NewRef(sock);
+        const int on = 1;  // refused by sockets that are not TCP
+        (void)io_of(loop).set_option(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    }
+    return self;
+}
+
+// _start_reading(waiter=None): runs behind connection_made(); reading is armed at the end of this
+// turn, so that a protocol that closes at once never arms it.
+PyObject* transport_start_reading(PyObject* self, PyObject* const* arguments,
+                                  Py_ssize_t count) noexcept {
+    transport_state& t = state_of(self);
+    t.started = true;
+    if (io_usable(t) && !t.closing && !t.paused) transport_at_turn_end(t);
+    stream_connection_made(t);
+    if (count == 0 || arguments[0] == Py_None) Py_RETURN_NONE;
+    return PyObject_CallFunctionObjArgs(names().set_result_unless_cancelled, arguments[0], Py_None,
+                                        nullptr);
+}
+
+void transport_at_turn_end(transport_state& t) noexcept {
+    if (t.turn_end.queued) return;
+    Py_INCREF(object_of(t));  // the queued hook's own
+    loop_at_turn_end(loop_of(t), t.turn_end);
+}
+
+void transport_turn_end(turn_end_hook& hook) noexcept {
+    auto& t = *reinterpret_cast<transport_state*>(reinterpret_cast<char*>(&hook) -
+                                                  offsetof(transport_state, turn_end));
+    if (t.out != nullptr) transport_send_queued(t);
+    transport_update_reading(t);
+    Py_DECREF(object_of(t));
+}
+
+int transport_schedule_lost(transport_state& t, PyObject* exception) noexcept {
+    ++t.connection_lost_count;
+    loop_object* loop = loop_of(t);
+    ref lost = ref::steal(PyObject_GetAttr(object_of(t), names()._call_connection_lost));
+    if (!lost) return -1;
+    return loop_call_soon(loop, lost.get(), exception, t.context);
+}
+
+int transport_close(transport_state& t) noexcept {
+    if (t.closing) return 0;
+    t.closing = true;
+    Py_CLEAR(t.held);
+    transport_update_reading(t);
+    if (t.out != nullptr) return 0;  // the last send's completion goes on
+    return transport_schedule_lost(t, Py_None);
+}
+
+int transport_force_close(transport_state& t, PyObject* exception) noexcept {
+    if (t.connection_lost_count > 0) return 0;
+    transport_drop_queued(t, true);
+    t.closing = true;
+    Py_CLEAR(t.held);
+    transport_update_reading(t);
+    return transport_schedule_lost(t, exception);
+}
+
+PyObject* transport_call_connection_lost(PyObject* self, PyObject* exception) noexcept {
+    transport_state& t = state_of(self);
+    ref error;
+    if (t.protocol != nullptr) {
+        ref protocol = ref::share(t.protocol);
+        PyObject* const arguments[2] = {protocol.get(), exception};
+        ref done =
+            ref::steal(PyObject_VectorcallMethod(names().connection_lost, arguments, 2, nullptr));
+        if (!done) keep_first(error);
+    }
+    if (close_descriptor(t) < 0) keep_first(error);
+    forget_protocol(t);
+    PyObject*& loop = slot(self, slots.loop);
+    ref previous_loop = ref::steal(std::exchange(loop, Py_NewRef(Py_None)));
+    if (t.server != nullptr) {
+        ref server = ref::steal(std::exchange(t.server, nullptr));
+        if (detach_from_server(self, server.get()) < 0) keep_first(error);
+    }
+    if (error) {
+        bridge::restore_exception(std::move(error));
+        return nullptr;
+    }
+    Py_RETURN_NONE;
+}
+
+int transport_fatal_error(transport_state& t, const char* message) noexcept {
+    ref error = bridge::take_exception();
+    loop_object* loop = loop_of(t);
+    assert(error);
+    if (loop == nullptr) return 0;
+    if (PyErr_GivenExceptionMatches(error.get(), PyExc_OSError)) {
+        if (loop_debug(loop)) transport_log("debug", "%r", error.get());
+    } else {
+        ref report = ref::steal(Py_BuildValue("{sssOsOsO}", "message", message, "exception",
+                                              error.get(), "transport", object_of(t), "protocol",
+                                              t.protocol != nullptr ? t.protocol : Py_None));
+        ref done;
+        if (report) {
+            done = ref::steal(PyObject_CallMethodOneArg(
+                reinterpret_cast<PyObject*>(loop), names().call_exception_handler, report.get()));
+        }
+        if (!done) {
+            ref raised = bridge::take_exception();
+            if (transport_force_close(t, error.get()) < 0) PyErr_WriteUnraisable(object_of(t));
+            bridge::restore_exception(std::move(raised));
+            return -1;
+        }
+    }
+    return transport_force_close(t, error.get());
+}
+
+void transport_failed(transport_state& t, const char* message) noexcept {
+    loop_object* loop = loop_of(t);
+    if (loop != nullptr && loop_take_fatal(loop)) return;
+    if (loop == nullptr) {
+        PyErr_WriteUnraisable(object_of(t));
+        return;
+    }
+    if (transport_fatal_error(t, message) == 0) return;
+    if (!loop_take_fatal(loop)) PyErr_WriteUnraisable(object_of(t));
+}
+
+void transport_finalize(PyObject* self) noexcept {
+    transport_state& t = state_of(self);
+    if (!t.fd_open) return;
+    ref pending = bridge::take_exception();
+    if (PyErr_ResourceWarning(self, 1, "unclosed transport %R", self) < 0) {
+        PyErr_WriteUnraisable(self);
+    }
+    assert(!t.receive.in_flight());
+    if (close_descriptor(t) < 0) PyErr_WriteUnraisable(self);
+    if (t.server != nullptr) {
+        ref server = ref::steal(std::exchange(t.server, nullptr));
+        if (detach_from_server(self, server.get()) < 0) PyErr_WriteUnraisable(self);
+    }
+    if (pending) bridge::restore_exception(std::move(pending));
+}
+
+}  // namespace ringloop::python

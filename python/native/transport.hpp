@@ -1,0 +1,165 @@
+// SocketTransport: one connected stream socket under an asyncio protocol.
+//
+// A GC heap type derived at run time from asyncio.transports._FlowControlMixin; our state follows
+// the base's slots at `state_offset`. Accepted connections have no Python socket until someone asks
+// for it; write blocks exist only while data waits.
+// Lifetime: each operation in flight holds one reference to the transport, dropped after its last
+// completion; the descriptor is closed once connection_lost() has run and both operations ended.
+// Thread: the loop's, GIL held. Python callbacks run from completion handlers or handles only,
+// never inside driver::retire() or a turn-end hook; pause_writing() alone runs inside write().
+#pragma once
+
+#include <Python.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "loop.hpp"
+#include "ringloop/bridge/python/ref.hpp"
+#include "ringloop/operation.hpp"
+
+namespace ringloop::python {
+
+struct outgoing;  // transport_queue.hpp
+
+// How received bytes reach the protocol.
+enum class feed : std::uint8_t {
+    data,      // protocol.data_received(bytes)
+    buffered,  // protocol.get_buffer(-1), buffer_updated(n)
+    stream,    // straight into a stock StreamReader's buffer (streams.hpp)
+};
+
+// A method of the protocol, looked up once. Plain Python methods are kept as their function, which
+// all connections share (no bound method per connection).
+struct protocol_method {
+    PyObject* callable = nullptr;
+    bool takes_self = false;
+};
+
+// What reading stopped at, while the protocol could not be told (reading paused).
+inline constexpr int nothing_held = 1;  // else 0: end of stream, < 0: negated errno
+
+struct transport_state {
+    operation receive;  // multishot receive, or multishot poll while messages are large
+    turn_end_hook turn_end;
+    PyObject* protocol = nullptr;  // null: disconnected
+    PyObject* context = nullptr;   // every callback of this connection runs in it
+    protocol_method received;      // data_received or buffer_updated
+    protocol_method get_buffer;    // buffered only
+    PyObject* reader = nullptr;    // stream only: weak reference to the StreamReader
+    PyObject* socket = nullptr;    // the Python socket, if there is one
+    PyObject* server = nullptr;
+    PyObject* held = nullptr;  // list of bytes that arrived while reading was paused
+    outgoing* out = nullptr;   // null: nothing waits to be sent
+    PyObject* dict = nullptr;
+    PyObject* weak_references = nullptr;
+    int fd = -1;
+    int held_end = nothing_held;
+    std::uint32_t connection_lost_count = 0;  // > 0: connection_lost() is scheduled or done
+    feed kind = feed::data;
+    std::uint8_t large_run = 0;  // receives in a row of at least large_bytes
+    std::uint8_t small_run = 0;  // polled reads in a row below small_bytes
+    bool started = false;        // connection_made() has run
+    bool polling = false;        // wanted kind of `receive`: poll
+    bool paused = false;
+    bool closing = false;
+    bool read_ended = false;   // end of stream or error seen
+    bool write_ended = false;  // write_eof() was called
+    bool fd_open = false;      // `fd` is ours to close
+};
+
+extern PyTypeObject* transport_type;
+extern Py_ssize_t state_offset;
+
+[[nodiscard]] inline bool is_transport(PyObject* object) noexcept {
+    return Py_IS_TYPE(object, transport_type);
+}
+[[nodiscard]] inline transport_state& state_of(PyObject* transport) noexcept {
+    return *reinterpret_cast<transport_state*>(reinterpret_cast<char*>(transport) + state_offset);
+}
+[[nodiscard]] inline PyObject* object_of(transport_state& t) noexcept {
+    return reinterpret_cast<PyObject*>(reinterpret_cast<char*>(&t) - state_offset);
+}
+
+// The base's slots, by their offset in the object.
+struct base_slots {
+    Py_ssize_t extra = 0;
+    Py_ssize_t loop = 0;
+    Py_ssize_t protocol_paused = 0;
+    Py_ssize_t high_water = 0;
+    Py_ssize_t low_water = 0;
+};
+extern base_slots slots;
+[[nodiscard]] inline PyObject*& slot(PyObject* transport, Py_ssize_t offset) noexcept {
+    return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(transport) + offset);
+}
+// Null once the connection is lost.
+[[nodiscard]] inline loop_object* loop_of(transport_state& t) noexcept {
+    PyObject* loop = slot(object_of(t), slots.loop);
+    return loop == Py_None ? nullptr : reinterpret_cast<loop_object*>(loop);
+}
+// Whether operations can still be submitted.
+[[nodiscard]] inline bool io_usable(transport_state& t) noexcept {
+    loop_object* loop = loop_of(t);
+    return loop != nullptr && !loop_is_closed(loop);
+}
+
+// ---- transport.cpp: life
+// A transport over `fd` with connection_made() scheduled. `sock`, `extra`, `server`, `waiter` may
+// be null. `context` is shared by the connection's callbacks (null: a copy of the current one).
+// Takes the descriptor on success only. Null with an exception set on failure.
+[[nodiscard]] PyObject* make_transport(loop_object* loop, int fd, PyObject* sock,
+                                       PyObject* protocol, PyObject* waiter, PyObject* extra,
+                                       PyObject* server, PyObject* context) noexcept;
+int transport_set_protocol(transport_state& t, PyObject* protocol) noexcept;
+int transport_close(transport_state& t) noexcept;
+// Drops what is queued and schedules connection_lost(exception); `exception` may be None.
+int transport_force_close(transport_state& t, PyObject* exception) noexcept;
+// Takes the exception that is set: reports it as asyncio does and closes. 0, or -1 with another
+// exception set (SystemExit from an exception handler).
+int transport_fatal_error(transport_state& t, const char* message) noexcept;
+// For completion handlers: what a callback raised ends the run, or this connection.
+void transport_failed(transport_state& t, const char* message) noexcept;
+int transport_schedule_lost(transport_state& t, PyObject* exception) noexcept;
+PyObject* transport_call_connection_lost(PyObject* self, PyObject* exception) noexcept;
+PyObject* transport_start_reading(PyObject* self, PyObject* const* arguments,
+                                  Py_ssize_t count) noexcept;
+// Sends what is queued and arms reading at the end of this turn.
+void transport_at_turn_end(transport_state& t) noexcept;
+void transport_turn_end(turn_end_hook& hook) noexcept;
+void transport_finalize(PyObject* self) noexcept;
+
+// ---- transport_receive.cpp
+void transport_on_receive(operation& op, const completion& result) noexcept;
+// Arms or cancels `receive` so that it fits the state.
+void transport_update_reading(transport_state& t) noexcept;
+int transport_pause_reading(transport_state& t) noexcept;
+int transport_resume_reading(transport_state& t) noexcept;
+PyObject* transport_deliver_held(PyObject* self, PyObject*) noexcept;
+
+// ---- transport_write.cpp
+// data: bytes, bytearray or memoryview. 0, or -1 with an exception set.
+int transport_write(transport_state& t, PyObject* data) noexcept;
+int transport_writelines(transport_state& t, PyObject* lines) noexcept;
+int transport_write_eof(transport_state& t) noexcept;
+[[nodiscard]] std::size_t transport_queued_bytes(const transport_state& t) noexcept;
+// Submits the gathered send of what this turn wrote, unless one is in flight. While the loop is
+// being closed: one direct attempt instead.
+void transport_send_queued(transport_state& t) noexcept;
+// One last attempt to send, then everything not in flight is dropped and the send is cancelled.
+void transport_drop_queued(transport_state& t, bool try_first) noexcept;
+// list of what waits, for `_buffer`.
+[[nodiscard]] PyObject* transport_queued_list(const transport_state& t) noexcept;
+
+// ---- transport_info.cpp
+PyObject* transport_get_extra_info(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                                   PyObject* names) noexcept;
+// The Python socket, made on demand: borrowed, or null with an exception set.
+[[nodiscard]] PyObject* transport_socket(transport_state& t) noexcept;
+// `_extra` with every standard entry filled in: new reference.
+[[nodiscard]] PyObject* transport_extra(PyObject* self) noexcept;
+PyObject* transport_repr(PyObject* self) noexcept;
+// asyncio.log.logger.<level>(format, …): failures are written as unraisable.
+void transport_log(const char* level, const char* format, PyObject* argument) noexcept;
+
+}  // namespace ringloop::python

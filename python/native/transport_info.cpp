@@ -1,0 +1,183 @@
+// What a transport tells about itself: extra info, repr, log lines. Cold; nothing is made before
+// someone asks. Thread: the loop's, GIL held.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstddef>
+#include <cstdio>
+
+#include "transport.hpp"
+#include "transport_names.hpp"
+#include "transport_queue.hpp"
+
+namespace ringloop::python {
+namespace {
+
+using bridge::ref;
+
+// An address as the socket module writes it; null without an exception for other families.
+PyObject* address_of(const sockaddr_storage& storage, socklen_t size) noexcept {
+    char text[INET6_ADDRSTRLEN] = {};
+    if (storage.ss_family == AF_INET) {
+        const auto& a = reinterpret_cast<const sockaddr_in&>(storage);
+        inet_ntop(AF_INET, &a.sin_addr, text, sizeof text);
+        return Py_BuildValue("(si)", text, static_cast<int>(ntohs(a.sin_port)));
+    }
+    if (storage.ss_family == AF_INET6) {
+        const auto& a = reinterpret_cast<const sockaddr_in6&>(storage);
+        inet_ntop(AF_INET6, &a.sin6_addr, text, sizeof text);
+        return Py_BuildValue("(siII)", text, static_cast<int>(ntohs(a.sin6_port)),
+                             static_cast<unsigned>(ntohl(a.sin6_flowinfo)), a.sin6_scope_id);
+    }
+    if (storage.ss_family == AF_UNIX) {
+        const auto& a = reinterpret_cast<const sockaddr_un&>(storage);
+        const auto length = static_cast<Py_ssize_t>(size) -
+                            static_cast<Py_ssize_t>(offsetof(sockaddr_un, sun_path));
+        if (length <= 0) return PyUnicode_FromString("");
+        if (a.sun_path[0] == '\0') return PyBytes_FromStringAndSize(a.sun_path, length);
+        return PyUnicode_DecodeFSDefault(a.sun_path);
+    }
+    return nullptr;
+}
+
+PyObject* read_address(transport_state& t, bool peer) noexcept {
+    if (!t.fd_open || !io_usable(t)) Py_RETURN_NONE;
+    sockaddr_storage storage = {};
+    socklen_t size = sizeof storage;
+    auto* address = reinterpret_cast<sockaddr*>(&storage);
+    driver& io = io_of(loop_of(t));
+    const int error =
+        peer ? io.peer_address(t.fd, address, &size) : io.local_address(t.fd, address, &size);
+    if (error < 0) Py_RETURN_NONE;
+    PyObject* result = address_of(storage, size);
+    if (result != nullptr || PyErr_Occurred() != nullptr) return result;
+    Py_RETURN_NONE;
+}
+
+PyObject* wrapped_socket(transport_state& t) noexcept {
+    PyObject* socket = transport_socket(t);
+    if (socket == nullptr) return nullptr;
+    ref module = ref::steal(PyImport_ImportModule("asyncio.trsock"));
+    if (!module) return nullptr;
+    return PyObject_CallMethod(module.get(), "TransportSocket", "O", socket);
+}
+
+// The extra dict, made if need be: borrowed, or null with an exception set.
+PyObject* extra_dict(PyObject* self) noexcept {
+    PyObject*& extra = slot(self, slots.extra);
+    if (extra == nullptr) extra = PyDict_New();
+    return extra;
+}
+
+// A standard entry that is not there yet: computed and kept. Borrowed; null with an exception set,
+// or without one for other names.
+PyObject* fill_in(PyObject* self, PyObject* name) noexcept {
+    transport_state& t = state_of(self);
+    ref value;
+    if (PyUnicode_Compare(name, names().peername) == 0) {
+        value = ref::steal(read_address(t, true));
+    } else if (PyUnicode_Compare(name, names().sockname) == 0) {
+        value = ref::steal(read_address(t, false));
+    } else if (PyUnicode_Compare(name, names().socket) == 0 && t.fd_open) {
+        value = ref::steal(wrapped_socket(t));
+    } else {
+        return nullptr;
+    }
+    if (!value) return nullptr;
+    PyObject* extra = extra_dict(self);
+    if (extra == nullptr || PyDict_SetItem(extra, name, value.get()) < 0) return nullptr;
+    return value.get();  // the dict holds it
+}
+
+}  // namespace
+
+PyObject* transport_socket(transport_state& t) noexcept {
+    if (t.socket != nullptr) return t.socket;
+    ref module = ref::steal(PyImport_ImportModule("socket"));
+    ref type = module ? ref::steal(PyObject_GetAttr(module.get(), names().socket)) : ref();
+    ref none = type ? ref::steal(PyTuple_New(0)) : ref();
+    ref fileno = none ? ref::steal(Py_BuildValue("{si}", "fileno", t.fd)) : ref();
+    if (!fileno) return nullptr;
+    ref socket = ref::steal(PyObject_Call(type.get(), none.get(), fileno.get()));
+    if (!socket) return nullptr;
+    ref done = ref::steal(PyObject_CallMethod(socket.get(), "setblocking", "O", Py_False));
+    if (!done) {
+        ref error = bridge::take_exception();  // the descriptor stays ours
+        ref detached = ref::steal(PyObject_CallMethod(socket.get(), "detach", nullptr));
+        bridge::restore_exception(std::move(error));
+        return nullptr;
+    }
+    t.socket = socket.release();
+    return t.socket;
+}
+
+PyObject* transport_extra(PyObject* self) noexcept {
+    for (PyObject* name : {names().socket, names().sockname, names().peername}) {
+        PyObject* extra = extra_dict(self);
+        if (extra == nullptr) return nullptr;
+        const int there = PyDict_Contains(extra, name);
+        if (there < 0) return nullptr;
+        if (there == 0 && fill_in(self, name) == nullptr && PyErr_Occurred() != nullptr) {
+            return nullptr;
+        }
+    }
+    return Py_NewRef(slot(self, slots.extra));
+}
+
+PyObject* transport_get_extra_info(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                                   PyObject* keywords) noexcept {
+    const Py_ssize_t named = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
+    PyObject* name = count > 0 ? arguments[0] : nullptr;
+    PyObject* otherwise = count > 1 ? arguments[1] : Py_None;
+    for (Py_ssize_t i = 0; i < named; ++i) {
+        PyObject* keyword = PyTuple_GET_ITEM(keywords, i);
+        const bool is_name = PyUnicode_CompareWithASCIIString(keyword, "name") == 0;
+        if (!is_name && PyUnicode_CompareWithASCIIString(keyword, "default") != 0) name = nullptr;
+        (is_name ? name : otherwise) = arguments[count + i];
+    }
+    if (name == nullptr || count > 2) {
+        PyErr_SetString(PyExc_TypeError, "get_extra_info() takes name and default");
+        return nullptr;
+    }
+    PyObject* extra = slot(self, slots.extra);
+    PyObject* found = nullptr;
+    if (extra != nullptr) {
+        found = PyDict_GetItemWithError(extra, name);
+        if (found == nullptr && PyErr_Occurred() != nullptr) return nullptr;
+    }
+    if (found == nullptr && PyUnicode_Check(name)) {
+        found = fill_in(self, name);
+        if (found == nullptr && PyErr_Occurred() != nullptr) return nullptr;
+    }
+    return Py_NewRef(found != nullptr ? found : otherwise);
+}
+
+PyObject* transport_repr(PyObject* self) noexcept {
+    transport_state& t = state_of(self);
+    const char* life = !t.fd_open ? " closed" : t.closing ? " closing" : "";
+    if (loop_of(t) == nullptr || loop_is_closed(loop_of(t))) {
+        return PyUnicode_FromFormat("<%s%s fd=%d>", "SocketTransport", life, t.fd);
+    }
+    const bool reading = t.receive.in_flight() && !t.receive.cancel_requested;
+    return PyUnicode_FromFormat("<%s%s fd=%d read=%s write=<%s, bufsize=%zu>>", "SocketTransport",
+                                life, t.fd, reading ? "polling" : "idle",
+                                t.out != nullptr ? "polling" : "idle", transport_queued_bytes(t));
+}
+
+void transport_log(const char* level, const char* format, PyObject* argument) noexcept {
+    ref pending = bridge::take_exception();
+    ref module = ref::steal(PyImport_ImportModule("asyncio.log"));
+    ref logger = module ? ref::steal(PyObject_GetAttrString(module.get(), "logger")) : ref();
+    ref done;
+    if (logger && argument != nullptr) {
+        done = ref::steal(PyObject_CallMethod(logger.get(), level, "sO", format, argument));
+    } else if (logger) {
+        done = ref::steal(PyObject_CallMethod(logger.get(), level, "s", format));
+    }
+    if (!done) PyErr_WriteUnraisable(argument);
+    if (pending) bridge::restore_exception(std::move(pending));
+}
+
+}  // namespace ringloop::python

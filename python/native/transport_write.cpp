@@ -1,0 +1,333 @@
+// Writing: from write() to the kernel. Contract in transport.hpp.
+//
+// A write joins the transport's pending list and leaves at the end of the turn in one gathered
+// send, one in flight per stream. Beyond 32 KiB pending (or the high-water mark, if lower) the list
+// is sent directly and only what the kernel refused stays queued, so that large payloads are not
+// kept alive for a turn and flow control starts only when the peer is really behind. Thread: the
+// loop's, GIL held.
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+
+#include "transport.hpp"
+#include "transport_names.hpp"
+#include "transport_queue.hpp"
+
+namespace ringloop::python {
+namespace {
+
+using bridge::ref;
+
+constexpr std::size_t direct_bytes = 32 * 1024;
+constexpr std::size_t pieces_per_send_max = 1024;  // IOV_MAX
+constexpr std::size_t borrow_bytes = 4096;         // shorter memoryviews are copied
+constexpr std::uint32_t warn_after_writes = 5;     // asyncio's LOG_THRESHOLD_FOR_CONNLOST_WRITES
+
+std::size_t high_water(transport_state& t) noexcept {
+    PyObject* mark = slot(object_of(t), slots.high_water);
+    if (mark == names().default_high_water) return 64 * 1024;
+    const std::size_t value = PyLong_Check(mark) ? PyLong_AsSize_t(mark) : SIZE_MAX;
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();  // larger than any buffer
+    return value;
+}
+
+bool protocol_paused(transport_state& t) noexcept {
+    return slot(object_of(t), slots.protocol_paused) == Py_True;
+}
+
+int maybe_pause(transport_state& t) noexcept {
+    if (transport_queued_bytes(t) <= high_water(t) || protocol_paused(t)) return 0;
+    ref done = ref::steal(PyObject_CallMethodNoArgs(object_of(t), names()._maybe_pause_protocol));
+    return done ? 0 : -1;
+}
+
+// Bytes that cannot change any more, and who keeps them alive (null: MemoryError is set).
+struct snapshot {
+    ref owner;
+    const char* data = nullptr;
+    std::size_t size = 0;
+};
+
+snapshot whole(ref bytes) noexcept {
+    if (!bytes) return {};
+    const char* data = PyBytes_AS_STRING(bytes.get());
+    const auto size = static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.get()));
+    return {std::move(bytes), data, size};
+}
+
+// bytes are shared; a large view of bytes shares them too; everything else is copied now.
+snapshot take_snapshot(PyObject* data) noexcept {
+    if (PyBytes_CheckExact(data)) return whole(ref::share(data));
+    if (PyMemoryView_Check(data)) {
+        const Py_buffer* view = PyMemoryView_GET_BUFFER(data);
+        if (view->obj != nullptr && PyBytes_CheckExact(view->obj) &&
+            view->len >= static_cast<Py_ssize_t>(borrow_bytes) &&
+            PyBuffer_IsContiguous(view, 'C')) {
+            return {ref::share(view->obj), static_cast<const char*>(view->buf),
+                    static_cast<std::size_t>(view->len)};
+        }
+    }
+    return whole(ref::steal(PyBytes_FromObject(data)));
+}
+
+bool is_data(PyObject* data) noexcept {
+    return PyBytes_Check(data) || PyByteArray_Check(data) || PyMemoryView_Check(data);
+}
+
+// A write behind the end is silent, apart from a warning once it goes on.
+int write_to_lost(transport_state& t) noexcept {
+    if (t.connection_lost_count >= warn_after_writes) {
+        transport_log("warning", "socket.send() raised exception.", nullptr);
+    }
+    ++t.connection_lost_count;
+    return 0;
+}
+
+void on_sent(operation& op, const completion& result) noexcept;
+
+void fly(transport_state& t, piece_list& list) noexcept {
+    outgoing& out = *t.out;
+    out.message = {};
+    out.message.msg_iov = list.front();
+    out.message.msg_iovlen = std::min(list.size(), pieces_per_send_max);
+    out.send.prepare_send(t.fd, &out.message);
+    Py_INCREF(object_of(t));
+    io_of(loop_of(t)).submit(out.send);
+}
+
+int append(transport_state& t, snapshot piece) noexcept {
+    if (t.out == nullptr) {
+        t.out = take_outgoing(t, on_sent);
+        if (t.out == nullptr) return -1;
+    }
+    outgoing& out = *t.out;
+    if (!out.pending().merge(piece.data, piece.size)) {
+        if (!out.pending().add(piece.owner.release(), piece.data, piece.size)) {
+            if (out.bytes == 0) give_outgoing(std::exchange(t.out, nullptr));
+            return -1;
+        }
+    }
+    out.bytes += piece.size;
+    return 0;
+}
+
+// Sends the pending list directly. 0, or a negated errno that is not "try later".
+int send_pending(transport_state& t) noexcept {
+    outgoing& out = *t.out;
+    driver& io = io_of(loop_of(t));
+    while (!out.pending().empty()) {
+        const std::size_t pieces = std::min(out.pending().size(), pieces_per_send_max);
+        std::size_t asked = 0;
+        for (std::size_t i = 0; i < pieces; ++i) asked += out.pending().front()[i].iov_len;
+        const ssize_t sent = io.try_send(t.fd, {out.pending().front(), pieces});
+        if (sent == -EINTR) continue;
+        if (sent == -EAGAIN) return 0;
+        if (sent < 0) return static_cast<int>(sent);
+        out.pending().consume(static_cast<std::size_t>(sent));
+        out.bytes -= static_cast<std::size_t>(sent);
+        if (static_cast<std::size_t>(sent) < asked) return 0;
+    }
+    return 0;
+}
+
+int write_error(transport_state& t, int error) noexcept {
+    transport_drop_queued(t, false);
+    errno = -error;
+    PyErr_SetFromErrno(PyExc_OSError);
+    return transport_fatal_error(t, "Fatal write error on socket transport");
+}
+
+// After something was appended: direct send if it is much, else the turn's end; then flow control.
+int written(transport_state& t) noexcept {
+    outgoing& out = *t.out;
+    if (!out.send.in_flight() && out.bytes > std::min(direct_bytes, high_water(t))) {
+        const int error = send_pending(t);
+        if (error < 0) return write_error(t, error);
+        if (out.bytes == 0) {
+            give_outgoing(std::exchange(t.out, nullptr));
+            return 0;
+        }
+    }
+    if (!out.send.in_flight()) transport_at_turn_end(t);
+    return maybe_pause(t);
+}
+
+// Room was made: the protocol may go on, a closing transport may end.
+void after_progress(transport_state& t) noexcept {
+    if (protocol_paused(t)) {
+        if (PyContext_Enter(t.context) < 0) PyErr_Clear();
+        ref done =
+            ref::steal(PyObject_CallMethodNoArgs(object_of(t), names()._maybe_resume_protocol));
+        ref error = bridge::take_exception();
+        if (PyContext_Exit(t.context) < 0) PyErr_Clear();
+        if (error) {
+            bridge::restore_exception(std::move(error));
+            transport_failed(t, "protocol.resume_writing() failed");
+        }
+    }
+    if (t.out != nullptr || t.connection_lost_count > 0) return;
+    if (t.closing) {
+        if (transport_schedule_lost(t, Py_None) < 0) transport_failed(t, "Fatal write error");
+    } else if (t.write_ended) {
+        const int error = io_of(loop_of(t)).shutdown(t.fd, SHUT_WR);
+        if (error < 0) {
+            errno = -error;
+            PyErr_SetFromErrno(PyExc_OSError);
+            transport_failed(t, "Fatal write error on socket transport");
+        }
+    }
+}
+
+void sent_some(transport_state& t, int result) noexcept {
+    outgoing& out = *t.out;
+    if (result < 0 && result != -EAGAIN && result != -EINTR) {
+        give_outgoing(std::exchange(t.out, nullptr));
+        if (t.connection_lost_count > 0 || result == -ECANCELED) return;
+        errno = -result;
+        PyErr_SetFromErrno(PyExc_OSError);
+        transport_failed(t, "Fatal write error on socket transport");
+        return;
+    }
+    const auto bytes = static_cast<std::size_t>(std::max(result, 0));
+    out.flight().consume(bytes);
+    out.bytes -= bytes;
+    if (out.bytes == 0 || t.connection_lost_count > 0 || !io_usable(t)) {
+        give_outgoing(std::exchange(t.out, nullptr));
+        if (!io_usable(t)) return;
+    } else if (!out.flight().empty()) {
+        fly(t, out.flight());
+    } else {
+        transport_send_queued(t);
+    }
+    after_progress(t);
+}
+
+void on_sent(operation& op, const completion& result) noexcept {
+    auto& out =
+        *reinterpret_cast<outgoing*>(reinterpret_cast<char*>(&op) - offsetof(outgoing, send));
+    transport_state& t = *out.owner;
+    assert(t.out == &out);
+    sent_some(t, result.result);
+    Py_DECREF(object_of(t));  // the reference of the send that ended
+}
+
+}  // namespace
+
+std::size_t transport_queued_bytes(const transport_state& t) noexcept {
+    return t.out != nullptr ? t.out->bytes : 0;
+}
+
+int transport_write(transport_state& t, PyObject* data) noexcept {
+    if (!is_data(data)) {
+        PyErr_Format(PyExc_TypeError, "data argument must be a bytes-like object, not '%s'",
+                     Py_TYPE(data)->tp_name);
+        return -1;
+    }
+    if (t.write_ended) {
+        PyErr_SetString(PyExc_RuntimeError, "Cannot call write() after write_eof()");
+        return -1;
+    }
+    snapshot piece = take_snapshot(data);
+    if (!piece.owner) return -1;
+    if (piece.size == 0) return 0;
+    if (t.connection_lost_count > 0) return write_to_lost(t);
+    if (!io_usable(t)) {
+        PyErr_SetString(PyExc_RuntimeError, "Event loop is closed");
+        return -1;
+    }
+    if (append(t, std::move(piece)) < 0) return -1;
+    return written(t);
+}
+
+int transport_writelines(transport_state& t, PyObject* lines) noexcept {
+    if (t.write_ended) {
+        PyErr_SetString(PyExc_RuntimeError, "Cannot call writelines() after write_eof()");
+        return -1;
+    }
+    ref iterator = ref::steal(PyObject_GetIter(lines));
+    if (!iterator) return -1;
+    bool appended = false;
+    while (ref line = ref::steal(PyIter_Next(iterator.get()))) {
+        if (!is_data(line.get())) {
+            PyErr_Format(PyExc_TypeError, "memoryview: a bytes-like object is required, not '%s'",
+                         Py_TYPE(line.get())->tp_name);
+            break;
+        }
+        snapshot piece = take_snapshot(line.get());
+        if (!piece.owner) break;
+        if (piece.size == 0) continue;
+        if (t.connection_lost_count > 0) {
+            if (write_to_lost(t) < 0) return -1;
+            continue;
+        }
+        if (!io_usable(t)) {
+            PyErr_SetString(PyExc_RuntimeError, "Event loop is closed");
+            break;
+        }
+        if (append(t, std::move(piece)) < 0) break;
+        appended = true;
+    }
+    ref error = bridge::take_exception();
+    if (appended && t.out != nullptr && written(t) < 0) return -1;
+    if (!error) return 0;
+    bridge::restore_exception(std::move(error));
+    return -1;
+}
+
+int transport_write_eof(transport_state& t) noexcept {
+    if (t.closing || t.write_ended) return 0;
+    t.write_ended = true;
+    if (t.out != nullptr || !io_usable(t)) return 0;
+    const int error = io_of(loop_of(t)).shutdown(t.fd, SHUT_WR);
+    if (error == 0) return 0;
+    errno = -error;
+    PyErr_SetFromErrno(PyExc_OSError);
+    return -1;
+}
+
+void transport_send_queued(transport_state& t) noexcept {
+    if (t.out == nullptr || t.out->send.in_flight()) return;
+    outgoing& out = *t.out;
+    if (!io_usable(t)) {
+        if (loop_of(t) != nullptr && out.flight().empty()) (void)send_pending(t);
+        return;
+    }
+    if (!out.flight().empty()) {  // the rest of a send that was cut short
+        fly(t, out.flight());
+        return;
+    }
+    out.filling ^= 1;
+    fly(t, out.flight());
+}
+
+void transport_drop_queued(transport_state& t, bool try_first) noexcept {
+    if (t.out == nullptr) return;
+    outgoing& out = *t.out;
+    const bool flying = out.send.in_flight();
+    if (!flying && try_first && out.flight().empty() && io_usable(t)) (void)send_pending(t);
+    if (!flying) {
+        give_outgoing(std::exchange(t.out, nullptr));
+        return;
+    }
+    for (std::size_t i = 0; i < out.pending().size(); ++i) {
+        out.bytes -= out.pending().front()[i].iov_len;
+    }
+    out.pending().clear();
+    if (io_usable(t)) io_of(loop_of(t)).cancel(out.send);
+}
+
+PyObject* transport_queued_list(const transport_state& t) noexcept {
+    ref list = ref::steal(PyList_New(0));
+    if (!list || t.out == nullptr) return list.release();
+    for (const piece_list& pieces : t.out->lists) {
+        for (std::size_t i = 0; i < pieces.size(); ++i) {
+            const iovec& piece = pieces.front()[i];
+            ref bytes = ref::steal(PyBytes_FromStringAndSize(
+                static_cast<const char*>(piece.iov_base), static_cast<Py_ssize_t>(piece.iov_len)));
+            if (!bytes || PyList_Append(list.get(), bytes.get()) < 0) return nullptr;
+        }
+    }
+    return list.release();
+}
+
+}  // namespace ringloop::python
