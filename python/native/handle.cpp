@@ -187,8 +187,10 @@ void handle_drop(handle_object* self) noexcept {
 int handle_run(handle_object* self) noexcept {
     if (self->cancelled || self->callback == nullptr) return 0;
     loop_object* loop = self->loop;
-    if (loop->debug) return loop_run_debug(loop, self);
-    return handle_run_plain(self);
+    if (!loop->debug) return handle_run_plain(self);
+    const int result = loop_run_debug(loop, self);
+    handle_drop(self);
+    return result;
 }
 
 int handle_run_plain(handle_object* self) noexcept {
@@ -199,7 +201,7 @@ int handle_run_plain(handle_object* self) noexcept {
     if (loop->debug) {
         work.put_back(self);
     } else {
-        self->loop = nullptr;
+        handle_drop(self);  // a report may have given the callback back: it must not hold a cycle
     }
     return result;
 }

@@ -139,7 +139,7 @@ def test_an_exception_goes_to_the_handler_and_the_rest_runs(loop: Any) -> None:
     turns(loop)
     assert seen == [1]
     assert reports[0]["exception"] is error and reports[0]["handle"] is handle
-    assert "fail(7)" in reports[0]["message"]
+    assert "fail(" in reports[0]["message"]
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])

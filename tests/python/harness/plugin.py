@@ -85,6 +85,7 @@ def loop(backend: str) -> Iterator[asyncio.AbstractEventLoop]:
     yield made
     if not made.is_closed():
         made.close()
+    made.set_exception_handler(None)  # pytest keeps the loop a while: not the handler's reports
 
 
 @pytest.fixture
