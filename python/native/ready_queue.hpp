@@ -25,8 +25,8 @@ class ready_queue {
 
     // Takes over the reference. False: no memory, the reference stays the caller's.
     [[nodiscard]] bool push(handle_object* handle) noexcept {
+        if (size() == slots_.size() && !grow()) return false;
         const std::size_t tail = tail_.load(std::memory_order_relaxed);
-        if (tail - head_ == slots_.size() && !grow()) return false;
         slots_[tail & (slots_.size() - 1)] = handle;
         tail_.store(tail + 1, std::memory_order_release);
         return true;
