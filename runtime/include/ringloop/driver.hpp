@@ -66,6 +66,11 @@ enum class wait_result : std::uint8_t {
     interrupted,  // a signal came (EINTR): the caller lets its signal handlers run
 };
 
+struct descriptor_facts {
+    bool positional = false;  // a regular file or a block device: has offsets and a size
+    std::int64_t size = 0;    // bytes; of a positional one
+};
+
 enum class phase : std::uint8_t { native, host };
 
 struct driver_counters {
@@ -148,6 +153,9 @@ class driver {
     virtual int close(
         int fd) noexcept = 0;  // retire the operations on it first: they hold the file open
 
+    // What an open descriptor is: 0 or a negated errno.
+    virtual int inspect(int fd, descriptor_facts& facts) noexcept = 0;
+
     // ---- cold verbs: set-up of sockets. Same return convention.
     virtual int make_socket(int domain, int type,
                             int protocol) noexcept = 0;  // non-blocking, close-on-exec
@@ -190,6 +198,8 @@ class driver {
     virtual void body_release_buffer(buffer_id id) noexcept = 0;
     virtual void body_signal() noexcept = 0;  // any thread: make a sleeping body_wait() return
     virtual bool body_adopt_thread() noexcept = 0;  // the body's own wake operation
+    // Nothing that this body has in flight is tied to a thread.
+    virtual bool body_moves_freely() const noexcept { return false; }
 
     // ---- what a body calls
     // Queues a completion for its owner and keeps the books (state, list, re-arming, starvation).
@@ -200,8 +210,12 @@ class driver {
     void end_sleep() noexcept;
     // For the destructor after abandon_after_fork(): nothing is in flight any more.
     void forget_all() noexcept;
-    [[nodiscard]] bool has_undelivered() const noexcept {
-        return queues_[0].size() + queues_[1].size() != 0;
+    [[nodiscard]] std::size_t undelivered_total() const noexcept {
+        return queues_[0].size() + queues_[1].size();
+    }
+    // A receive waits for a buffer, and one is free: do not sleep, return to be re-armed.
+    [[nodiscard]] bool starving() const noexcept {
+        return !starved_.empty() && leased_ < capabilities_.buffer_count;
     }
 
     struct queued {
@@ -244,9 +258,6 @@ class driver {
     void end(operation& op, completion last) noexcept;
     void starve(operation& op) noexcept;
     void rearm_starved() noexcept;
-    [[nodiscard]] bool starved_can_run() const noexcept {
-        return !starved_.empty() && leased_ < capabilities_.buffer_count;
-    }
     void push(operation& op, const completion& result) noexcept {
         queue(op.host ? phase::host : phase::native).push({&op, result});
     }

@@ -133,9 +133,9 @@ void driver::retire(operation& op) noexcept {
     cancel(op);
     while (!deliver_queued(op)) {
         // Its last completion is not here yet; what the body waits for includes it.
-        const std::size_t before = queues_[0].size() + queues_[1].size();
+        const std::size_t before = undelivered_total();
         body_poll();
-        if (queues_[0].size() + queues_[1].size() == before) body_wait({});
+        if (undelivered_total() == before) body_wait({});
     }
 }
 
@@ -195,7 +195,7 @@ void driver::starve(operation& op) noexcept {
 }
 
 void driver::rearm_starved() noexcept {
-    if (!starved_can_run()) return;
+    if (!starving()) return;
     operation* batch[rearm_max];
     const std::size_t count = std::min<std::size_t>(starved_.size(), rearm_max);
     std::copy_n(starved_.begin(), count, batch);
@@ -256,7 +256,7 @@ void driver::poll() noexcept {
 wait_result driver::wait(const wait_request& request) noexcept {
     end_sleep();  // of a guest that parked
     rearm_starved();
-    if (has_undelivered() || starved_can_run()) {
+    if (undelivered_total() != 0 || starving()) {
         body_poll();
         return wait_result::ready;
     }
@@ -285,6 +285,10 @@ void driver::wake() noexcept {
 bool driver::adopt_thread() noexcept {
     const std::thread::id here = std::this_thread::get_id();
     if (here == thread_) return true;
+    if (body_moves_freely()) {
+        thread_ = here;
+        return true;
+    }
     body_poll();  // what the other thread's end has already cancelled
     for (operation* op = first_; op != nullptr; op = op->next) {
         if (op->armed && op->code != op_code::nop && !restartable(*op)) return false;

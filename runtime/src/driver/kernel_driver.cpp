@@ -3,6 +3,7 @@
 
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -113,6 +114,14 @@ ssize_t kernel_driver::try_pread(int fd, void* data, std::size_t size,
 int kernel_driver::close(int fd) noexcept {
     const int result = answer(::close(fd));
     return result == -EINTR ? 0 : result;  // Linux has closed it by then
+}
+
+int kernel_driver::inspect(int fd, descriptor_facts& facts) noexcept {
+    struct stat status = {};
+    if (::fstat(fd, &status) != 0) return -errno;
+    facts.positional = S_ISREG(status.st_mode) || S_ISBLK(status.st_mode);
+    facts.size = status.st_size;
+    return 0;
 }
 
 int kernel_driver::make_socket(int domain, int type, int protocol) noexcept {

@@ -16,6 +16,7 @@ class kernel_driver : public driver {
     ssize_t try_receive(int fd, std::span<const iovec> pieces) noexcept override;
     ssize_t try_pread(int fd, void* data, std::size_t size, std::int64_t offset) noexcept override;
     int close(int fd) noexcept override;
+    int inspect(int fd, descriptor_facts& facts) noexcept override;
 
     int make_socket(int domain, int type, int protocol) noexcept override;
     int bind(int fd, const sockaddr* address, socklen_t size) noexcept override;
@@ -28,6 +29,11 @@ class kernel_driver : public driver {
     int peer_address(int fd, sockaddr* address, socklen_t* size) noexcept override;
 
     std::int64_t now_ns() const noexcept override;
+
+    void explain(std::string reason, std::vector<std::string> missing) {
+        capabilities_.reason = std::move(reason);
+        capabilities_.missing_opcodes = std::move(missing);
+    }
 
   protected:
     // Throws std::system_error.

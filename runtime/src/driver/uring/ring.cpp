@@ -144,7 +144,7 @@ void check_features(unsigned features) {
     }
 }
 
-void check_opcodes(io_uring& io, const driver_config& config, capabilities& found) {
+void check_opcodes(io_uring& io, const driver_config& config, std::vector<std::string>& missing) {
     alignas(io_uring_probe)
         std::byte memory[sizeof(io_uring_probe) + abi::op_end * sizeof(io_uring_probe_op)] = {};
     auto* probe = new (memory) io_uring_probe;
@@ -156,7 +156,7 @@ void check_opcodes(io_uring& io, const driver_config& config, capabilities& foun
         const bool there = ::io_uring_opcode_supported(probe, static_cast<int>(each.number)) != 0 &&
                            std::find(masked.begin(), masked.end(), each.number) == masked.end();
         if (there) continue;
-        found.missing_opcodes.emplace_back(each.name);
+        missing.emplace_back(each.name);
         names += names.empty() ? each.name : std::string(", ") + each.name;
     }
     if (!names.empty()) fail(EINVAL, "io_uring opcode probe: " + names + " absent: it");
@@ -199,7 +199,8 @@ void provide_buffers(ring& r, const driver_config& config, std::byte* pool) {
 
 }  // namespace
 
-ring open_ring(const driver_config& config, std::byte* pool, capabilities& found) {
+ring open_ring(const driver_config& config, std::byte* pool, capabilities& found,
+               std::vector<std::string>& missing) {
     ring r;
     unsigned features = 0;
     set_up(config, r.io, features);
@@ -207,7 +208,7 @@ ring open_ring(const driver_config& config, std::byte* pool, capabilities& found
         check_features(features);
         const int result = ::io_uring_ring_dontfork(&r.io);
         if (result < 0) fail(-result, "madvise (ring, MADV_DONTFORK)");
-        check_opcodes(r.io, config, found);
+        check_opcodes(r.io, config, missing);
         check_enter(r.io);
         provide_buffers(r, config, pool);
     } catch (...) {

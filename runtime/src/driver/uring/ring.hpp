@@ -20,9 +20,10 @@ struct ring {
     unsigned buffers_mask = 0;
 };
 
-// Fills in `found` (entries, missing opcodes). Throws std::system_error saying which call failed,
-// the likely cause and what to do; `found.missing_opcodes` is filled in then, too.
-[[nodiscard]] ring open_ring(const driver_config& config, std::byte* pool, capabilities& found);
+// Fills in the entries of `found`. Throws std::system_error saying which call failed, the likely
+// cause and what to do; `missing` then names the opcodes that are absent.
+[[nodiscard]] ring open_ring(const driver_config& config, std::byte* pool, capabilities& found,
+                             std::vector<std::string>& missing);
 void close_ring(ring& r) noexcept;
 
 }  // namespace ringloop::uring

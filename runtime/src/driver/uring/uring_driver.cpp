@@ -31,8 +31,9 @@ void relax() noexcept {
 
 }  // namespace
 
-uring_driver::uring_driver(const driver_config& config) : kernel_driver(config) {
-    ring_ = open_ring(config, pool_memory_, capabilities_);
+uring_driver::uring_driver(const driver_config& config, std::vector<std::string>& missing)
+    : kernel_driver(config) {
+    ring_ = open_ring(config, pool_memory_, capabilities_, missing);
     capabilities_.chosen = backend::uring;
     arm_wake_poll();
     enter_to_submit();
@@ -229,7 +230,7 @@ wait_result uring_driver::body_wait(const wait_request& request) noexcept {
         const std::int64_t now = timed || request.spin_ns > 0 ? now_ns() : 0;
         if (timed && request.deadline_ns <= now) {
             body_poll();
-            return has_undelivered() ? wait_result::ready : wait_result::timed_out;
+            return undelivered_total() != 0 ? wait_result::ready : wait_result::timed_out;
         }
         if (request.spin_ns > 0) {
             body_flush();
@@ -264,8 +265,12 @@ wait_result uring_driver::body_wait(const wait_request& request) noexcept {
 
 namespace ringloop {
 
-std::unique_ptr<driver> make_uring_driver(const driver_config& config) {
-    return std::make_unique<uring::uring_driver>(config);
+std::unique_ptr<driver> make_uring_driver(const driver_config& config, std::string reason,
+                                          std::vector<std::string>* missing) {
+    std::vector<std::string> unused;
+    auto body = std::make_unique<uring::uring_driver>(config, missing ? *missing : unused);
+    body->explain(std::move(reason), {});
+    return body;
 }
 
 }  // namespace ringloop

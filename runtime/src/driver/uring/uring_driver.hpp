@@ -16,7 +16,7 @@ namespace ringloop::uring {
 
 class uring_driver final : public kernel_driver {
   public:
-    explicit uring_driver(const driver_config& config);
+    uring_driver(const driver_config& config, std::vector<std::string>& missing);
     ~uring_driver() override;
 
     void abandon_after_fork() noexcept override;

@@ -1,0 +1,246 @@
+// file_pool: see the header. One mutex guards everything that is shared; files are slow enough.
+#include "driver/epoll/file_pool.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <new>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace ringloop::epoll {
+
+struct file_pool::job {
+    operation* op = nullptr;  // null: given up
+    op_code code = op_code::nop;
+    int fd = -1;
+    memory_arguments memory{};
+    fsync_arguments fsync{};
+    std::string path;
+    int flags = 0;
+    mode_t mode = 0;
+    unsigned mask = 0;
+    struct statx found {};
+    std::int32_t result = 0;
+
+    explicit job(operation& from);
+    void run() noexcept;
+    [[nodiscard]] bool owns_its_memory() const noexcept {
+        return code == op_code::open || code == op_code::statx;
+    }
+};
+
+struct file_pool::shared {
+    struct worker {
+        std::uint64_t number;
+        std::thread thread;
+        job* current = nullptr;
+    };
+    std::mutex mutex;
+    std::condition_variable work_came;
+    std::deque<std::unique_ptr<job>> waiting;
+    std::deque<std::unique_ptr<job>> done;
+    std::atomic<bool> has_done{false};
+    std::list<worker> workers;  // those left behind are detached and no longer listed
+    std::uint64_t next_number = 0;
+    std::size_t idle = 0;
+    std::size_t threads_max;
+    int wake_fd;
+    bool stopping = false;
+};
+
+file_pool::job::job(operation& from) : op(&from), code(from.code), fd(from.fd) {
+    switch (code) {
+        case op_code::open:
+            path = from.arguments.open.path;
+            flags = from.arguments.open.flags | O_CLOEXEC;
+            mode = from.arguments.open.mode;
+            break;
+        case op_code::statx:
+            path = from.arguments.statx.path;
+            flags = from.arguments.statx.flags;
+            mask = from.arguments.statx.mask;
+            break;
+        case op_code::fsync:
+            fsync = from.arguments.fsync;
+            break;
+        case op_code::read:
+        case op_code::write:
+            memory = from.arguments.memory;
+            break;
+        default:
+            break;
+    }
+}
+
+void file_pool::job::run() noexcept {
+    ssize_t value = 0;
+    do {
+        switch (code) {
+            case op_code::open:
+                value = ::openat(fd, path.c_str(), flags, mode);
+                break;
+            case op_code::statx:
+                value = ::statx(fd, path.c_str(), flags, mask, &found);
+                break;
+            case op_code::fsync:
+                value = fsync.data_only ? ::fdatasync(fd) : ::fsync(fd);
+                break;
+            case op_code::read:
+                value = memory.offset < 0 ? ::read(fd, memory.data, memory.size)
+                                          : ::pread(fd, memory.data, memory.size, memory.offset);
+                break;
+            case op_code::write:
+                value = memory.offset < 0 ? ::write(fd, memory.data, memory.size)
+                                          : ::pwrite(fd, memory.data, memory.size, memory.offset);
+                break;
+            case op_code::close:
+                value = ::close(fd);
+                if (value < 0 && errno == EINTR) value = 0;  // Linux has closed it by then
+                break;
+            default:
+                value = -1;
+                errno = EINVAL;
+                break;
+        }
+    } while (value < 0 && errno == EINTR);
+    result = static_cast<std::int32_t>(value < 0 ? -errno : value);
+}
+
+file_pool::file_pool(unsigned threads_max, int wake_fd) noexcept
+    : state_(std::make_shared<shared>()) {
+    state_->threads_max = std::max(1U, threads_max);
+    state_->wake_fd = wake_fd;
+}
+
+file_pool::~file_pool() {
+    if (state_ == nullptr) return;
+    std::list<shared::worker> workers;
+    {
+        const std::lock_guard lock(state_->mutex);
+        state_->stopping = true;
+        workers.swap(state_->workers);
+    }
+    state_->work_came.notify_all();
+    for (shared::worker& each : workers) each.thread.join();
+}
+
+void file_pool::abandon() noexcept {
+    // The mutex may be held for ever and the threads are gone: leak the state on purpose.
+    static_cast<void>(new (std::nothrow) std::shared_ptr<shared>(state_));
+    state_.reset();
+}
+
+bool file_pool::has_finished() const noexcept {
+    return state_->has_done.load(std::memory_order_acquire);
+}
+
+int file_pool::post(operation& op) noexcept {
+    try {
+        auto next = std::make_unique<job>(op);
+        const std::lock_guard lock(state_->mutex);
+        state_->waiting.push_back(std::move(next));
+        if (state_->waiting.size() > state_->idle && state_->workers.size() < state_->threads_max) {
+            shared::worker& w = state_->workers.emplace_back();
+            w.number = state_->next_number++;
+            // Signals are for the threads that the program made.
+            sigset_t all;
+            sigset_t before;
+            ::sigfillset(&all);
+            ::pthread_sigmask(SIG_SETMASK, &all, &before);
+            try {
+                w.thread = std::thread(work, state_, w.number);
+            } catch (const std::system_error& error) {
+                ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+                state_->workers.pop_back();
+                if (state_->workers.empty()) {
+                    state_->waiting.pop_back();
+                    return -error.code().value();
+                }
+                return 0;
+            }
+            ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        }
+        state_->work_came.notify_one();
+        return 0;
+    } catch (const std::bad_alloc&) {
+        return -ENOMEM;
+    }
+}
+
+bool file_pool::withdraw(operation& op) noexcept {
+    const std::lock_guard lock(state_->mutex);
+    auto& waiting = state_->waiting;
+    const auto place = std::find_if(waiting.begin(), waiting.end(),
+                                    [&](const auto& each) { return each->op == &op; });
+    if (place != waiting.end()) {
+        waiting.erase(place);
+        return true;
+    }
+    for (auto each = state_->workers.begin(); each != state_->workers.end(); ++each) {
+        if (each->current == nullptr || each->current->op != &op) continue;
+        if (!each->current->owns_its_memory()) return false;
+        each->current->op = nullptr;
+        each->thread.detach();
+        state_->workers.erase(each);
+        return true;
+    }
+    return false;  // it has finished
+}
+
+bool file_pool::collect(finished& next) noexcept {
+    if (!has_finished()) return false;
+    std::unique_ptr<job> first;
+    {
+        const std::lock_guard lock(state_->mutex);
+        if (state_->done.empty()) return false;
+        first = std::move(state_->done.front());
+        state_->done.pop_front();
+        if (state_->done.empty()) state_->has_done.store(false, std::memory_order_relaxed);
+    }
+    next = {first->op, first->result};
+    if (first->code == op_code::statx && first->result == 0) {
+        *first->op->arguments.statx.result = first->found;
+    }
+    return true;
+}
+
+void file_pool::work(const std::shared_ptr<shared>& state, std::uint64_t number) noexcept {
+    std::unique_lock lock(state->mutex);
+    const auto self = std::find_if(state->workers.begin(), state->workers.end(),
+                                   [&](const auto& each) { return each.number == number; });
+    for (;;) {
+        ++state->idle;
+        state->work_came.wait(lock, [&] { return !state->waiting.empty() || state->stopping; });
+        --state->idle;
+        if (state->waiting.empty()) return;
+        std::unique_ptr<job> mine = std::move(state->waiting.front());
+        state->waiting.pop_front();
+        self->current = mine.get();
+        lock.unlock();
+        mine->run();
+        lock.lock();
+        if (mine->op == nullptr) {  // given up: this thread is detached, `self` is gone
+            if (mine->code == op_code::open && mine->result >= 0) ::close(mine->result);
+            return;
+        }
+        self->current = nullptr;
+        state->done.push_back(std::move(mine));
+        if (!state->has_done.exchange(true, std::memory_order_release)) {
+            const std::uint64_t one = 1;
+            [[maybe_unused]] const ssize_t written = ::write(state->wake_fd, &one, sizeof one);
+        }
+    }
+}
+
+}  // namespace ringloop::epoll
