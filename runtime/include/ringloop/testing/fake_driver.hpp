@@ -73,6 +73,7 @@ class fake_driver final : public driver {
     void stop_faults() noexcept;
 
     std::function<void(const std::string& report)> on_failure;
+    std::function<void(fake_driver&)> on_end;  // from the destructor: the last look at the record
     // What is in flight, open and undelivered; the last steps.
     [[nodiscard]] std::string report(const std::string& headline) const;
 
@@ -82,6 +83,7 @@ class fake_driver final : public driver {
     ssize_t try_receive(int fd, std::span<const iovec> pieces) noexcept override;
     ssize_t try_pread(int fd, void* data, std::size_t size, std::int64_t offset) noexcept override;
     int close(int fd) noexcept override;
+    int inspect(int fd, descriptor_facts& facts) noexcept override;
     int make_socket(int domain, int type, int protocol) noexcept override;
     int bind(int fd, const sockaddr* address, socklen_t size) noexcept override;
     int listen(int fd, int backlog) noexcept override;

@@ -108,6 +108,17 @@ int fake_driver::close(int fd) noexcept {
     return result;
 }
 
+// No step of its own: it has no faults worth a run.
+int fake_driver::inspect(int fd, descriptor_facts& facts) noexcept {
+    const object_ref object = kernel_.find(fd);
+    if (object == nullptr) return -EBADF;
+    facts.positional = kernel_.is_file(*object);
+    facts.size = facts.positional && object->file != nullptr
+                     ? static_cast<std::int64_t>(object->file->bytes.size())
+                     : 0;
+    return 0;
+}
+
 int fake_driver::make_socket(int domain, int type, int protocol) noexcept {
     step_record step;
     step.kind = step_kind::make_socket;
