@@ -1,5 +1,5 @@
-"""A callback that raises: ordinary exceptions go to the handler and the loop goes on; SystemExit and
-KeyboardInterrupt leave run_forever(), and the loop can be run again."""
+"""A callback that raises: ordinary exceptions go to the handler and the loop goes on; SystemExit
+and KeyboardInterrupt leave run_forever(), and the loop can be run again."""
 from __future__ import annotations
 
 import asyncio

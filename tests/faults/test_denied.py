@@ -1,4 +1,4 @@
-"""io_uring denied, little lockable memory, few descriptors, a plain user: the suite still passes."""
+"""io_uring denied, little lockable memory, few descriptors, a plain user: all still works."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""A process ends with work in flight: 200 of 200 end at once, with the code they meant, silently."""
+"""A process ends with work in flight: 200 of 200 end at once, with the code they meant."""
 from __future__ import annotations
 
 import concurrent.futures

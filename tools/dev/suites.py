@@ -129,8 +129,13 @@ def part_asan(context: Context) -> list[Tally]:
                             timeout_s=1500, RINGLOOP_TEST_SLOWDOWN="5")
 
 
+# The runtime alone, as on a machine that has neither Python nor oneTBB.
+_ALONE = ("-DRINGLOOP_PYTHON=OFF", "-DRINGLOOP_KERNELS=OFF",
+          "-DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_TBB=ON")
+
+
 def part_tsan(context: Context) -> list[Tally]:
-    context.build("tsan", options=("-DRINGLOOP_PYTHON=OFF", "-DRINGLOOP_KERNELS=OFF"))
+    context.build("tsan", options=_ALONE)
     tallies = []
     for suite in ("unit", "sim", "kernel"):
         tallies += catch(context, suite, "tsan", 600)

@@ -60,7 +60,7 @@ def everybodys(folder: Path) -> Place:
     paths.append(Path(sysconfig.get_path("platlib")))
     tree = ROOT
     if not all(map(_readable, [*paths, ROOT / "tests"])):
-        paths = [Path(shutil.copytree(path, folder / f"path{number}", ignore_dangling_symlinks=True))
+        paths = [Path(shutil.copytree(path, folder / f"path{number}"))
                  for number, path in enumerate(paths)]
         tree = folder / "tree"
         for part in ("tests", "examples", "pyproject.toml"):

@@ -1,0 +1,164 @@
+"""The package as users get it: wheel, source distribution, and what a build says when it cannot."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD_LIMIT_S = 900
+pytestmark = pytest.mark.time_limit(BUILD_LIMIT_S)
+
+USE = """
+import asyncio, ringloop
+async def main():
+    async with ringloop.open(ringloop.__file__, 'rb') as file:
+        return (await file.read(3)).decode()
+assert ringloop.run(main()) == open(ringloop.__file__).read(3)
+print(ringloop.__file__)
+"""
+
+
+def clean_environment(**changes: str) -> dict[str, str]:
+    keep = ("PATH", "HOME", "LANG", "CCACHE_DIR", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+    found = {key: value for key, value in os.environ.items()
+             if key in keep or key.startswith(("PIP_", "SSL_", "REQUESTS_", "HTTP", "http"))}
+    return {**found, **changes}
+
+
+def run(*command: str | Path, cwd: Path = ROOT, **changes: str) -> str:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
+                          check=False, cwd=cwd, env=clean_environment(**changes),
+                          timeout=BUILD_LIMIT_S)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
+    return done.stdout
+
+
+def fresh_environment(folder: Path) -> Path:
+    run(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info[1]}", "-m", "venv", folder)
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", folder, ROOT)
+    found: Path = next(folder.glob("ringloop-*.whl"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    python = fresh_environment(tmp_path_factory.mktemp("clean"))
+    run(python, "-m", "pip", "install", "--no-index", wheel)
+    return python
+
+
+@pytest.fixture(scope="module")
+def source_distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sdist")
+    script = ("import sys; from scikit_build_core.build import build_sdist; "
+              "build_sdist(sys.argv[1])")
+    run(sys.executable, "-c", script, folder)
+    found: Path = next(folder.glob("ringloop-*.tar.gz"))
+    return found
+
+
+def test_the_wheel_works_in_a_clean_environment_from_any_folder(installed: Path,
+                                                                tmp_path: Path) -> None:
+    location = run(installed, "-c", USE, cwd=tmp_path)
+    assert str(ROOT) not in location
+
+
+def test_the_command_line_tells_what_the_loop_runs_on(installed: Path, tmp_path: Path) -> None:
+    said = run(installed, "-m", "ringloop", "info", cwd=tmp_path)
+    assert "backend" in said
+    program = tmp_path / "program.py"
+    program.write_text("import asyncio, sys\n"
+                       "async def main():\n"
+                       "    print(type(asyncio.get_running_loop()).__module__, sys.argv[1:])\n"
+                       "asyncio.run(main())\n")
+    said = run(installed, "-m", "ringloop", "program.py", "one", "two", cwd=tmp_path)
+    assert said.split(maxsplit=1)[0].startswith("ringloop")
+    assert "['one', 'two']" in said
+
+
+def test_the_wheel_brings_types_stubs_kernels_and_the_licence(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    for name in ("ringloop/py.typed", "ringloop/_native.pyi", "ringloop/__init__.py"):
+        assert name in names
+    assert any(name.startswith("ringloop/_native.c") and name.endswith(".so") for name in names)
+    assert any(name.startswith("ringloop/_kernels.c") and name.endswith(".so") for name in names)
+    assert any(name.endswith("LICENSE") for name in names)
+    outside = [name for name in names if not name.startswith(("ringloop/", "ringloop-"))]
+    assert outside == []
+
+
+def test_the_extensions_are_hardened_and_carry_no_search_path(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    modules = list(tmp_path.rglob("*.so"))
+    assert modules
+    for module in modules:
+        dynamic = run("readelf", "-dW", module)
+        assert "BIND_NOW" in dynamic or "NOW" in dynamic
+        assert "RPATH" not in dynamic and "RUNPATH" not in dynamic
+        assert "TEXTREL" not in dynamic
+        assert "liburing" not in dynamic            # linked statically where it can be
+        assert "GNU_RELRO" in run("readelf", "-lW", module)
+
+
+def test_the_source_distribution_holds_what_a_build_needs_and_no_more(
+        source_distribution: Path) -> None:
+    with tarfile.open(source_distribution) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+    for name in ("CMakeLists.txt", "LICENSE", "README.md", "pyproject.toml", "PKG-INFO",
+                 "runtime/CMakeLists.txt", "python/ringloop/py.typed", "cmake/RingloopOptions.cmake"):
+        assert name in names
+    for folder in ("tests/", "bench/", "build/", ".venv", "tools/", "examples/"):
+        assert not [name for name in names if name.startswith(folder)]
+
+
+def test_without_tbb_and_openblas_the_package_installs_without_kernels(
+        source_distribution: Path, tmp_path: Path) -> None:
+    python = fresh_environment(tmp_path / "clean")
+    run(python, "-m", "pip", "install", source_distribution, cwd=tmp_path,
+        CMAKE_ARGS="-DCMAKE_DISABLE_FIND_PACKAGE_TBB=ON -DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON")
+    run(python, "-c", USE, cwd=tmp_path)
+    said = run(python, "-c", "import ringloop\n"
+                             "try:\n    ringloop.kernels.matmul\n"
+                             "except ImportError as error:\n    print(error)", cwd=tmp_path)
+    assert "TBB" in said or "kernels" in said
+    assert len(said.strip().splitlines()) == 1
+
+
+def configure(tmp_path: Path, *options: str, **changes: str) -> str:
+    done = subprocess.run(["cmake", "-G", "Ninja", "-S", str(ROOT), "-B", str(tmp_path), *options],
+                          capture_output=True, text=True, check=False,
+                          env=clean_environment(**changes))
+    assert done.returncode != 0
+    return " ".join(done.stderr.split())
+
+
+def test_a_missing_liburing_is_said_in_one_sentence(tmp_path: Path) -> None:
+    said = configure(tmp_path, "-DCMAKE_FIND_ROOT_PATH=/nowhere",
+                     "-DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY")
+    assert "ringloop needs liburing 2.3 or newer" in said
+    assert "apt-get install liburing-dev" in said
+
+
+def test_a_missing_compiler_is_said_in_one_sentence(tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("cmake", "ninja", "uname"):
+        for folder in os.environ["PATH"].split(os.pathsep):
+            if (Path(folder) / name).exists():
+                (tools / name).symlink_to(Path(folder) / name)
+                break
+    said = configure(tmp_path / "build", PATH=str(tools))
+    assert "ringloop needs a C++20 compiler" in said
+    assert "apt-get install g++" in said
