@@ -46,7 +46,7 @@ scheduler::scheduler(const driver_config& config) : scheduler(make_driver(config
 scheduler::scheduler(std::unique_ptr<driver> body)
     : driver_(std::move(body)), ready_(std::make_unique<ready_queue>()) {}
 
-scheduler::~scheduler() = default;
+scheduler::~scheduler() { driver_->retire_all(); }
 
 scheduler* scheduler::current() noexcept {
     return detail::current_scheduler;

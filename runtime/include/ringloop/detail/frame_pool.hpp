@@ -1,0 +1,86 @@
+// Memory of coroutine frames: free lists by size, one set per thread.
+//
+// Rules
+//  1. Every block is its own allocation of the global heap, so a block freed on another thread than
+//     the one that took it simply joins that thread's list.
+//  2. A list keeps at most `bytes_kept_max` bytes; what exceeds it goes back to the heap. A thread
+//     that ends gives back its lists; frames freed on it even later go straight to the heap.
+//  3. Under AddressSanitizer nothing is kept, so that use after free is seen.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+namespace ringloop::detail {
+
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool frames_are_pooled = false;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+inline constexpr bool frames_are_pooled = false;
+#else
+inline constexpr bool frames_are_pooled = true;
+#endif
+#else
+inline constexpr bool frames_are_pooled = true;
+#endif
+
+struct frame_pool {
+    static constexpr std::size_t granularity = 64;  // bytes
+    static constexpr std::size_t class_count = 32;  // frames up to 2 KiB
+    static constexpr std::size_t bytes_kept_max = 256 * 1024;
+
+    struct block {
+        block* next;
+    };
+    struct list {
+        block* first;
+        std::uint32_t room;  // blocks that may still be kept; 0 until the thread's first free
+    };
+    list lists[class_count];
+    bool opened;
+
+    // Called when a list has no room: opens the thread's pool, or frees the block.
+    void give_back_slow(std::size_t index, void* memory) noexcept;
+};
+[[gnu::tls_model("initial-exec")]] extern thread_local constinit frame_pool frames;
+
+[[nodiscard]] inline void* allocate_frame(std::size_t size) {
+    const std::size_t index = (size - 1) / frame_pool::granularity;
+    if (frames_are_pooled && index < frame_pool::class_count) [[likely]] {
+        frame_pool::list& list = frames.lists[index];
+        if (frame_pool::block* block = list.first) [[likely]] {
+            list.first = block->next;
+            ++list.room;
+            return block;
+        }
+        size = (index + 1) * frame_pool::granularity;
+    }
+    return ::operator new(size);
+}
+
+inline void free_frame(void* memory, std::size_t size) noexcept {
+    const std::size_t index = (size - 1) / frame_pool::granularity;
+    if (frames_are_pooled && index < frame_pool::class_count) [[likely]] {
+        frame_pool::list& list = frames.lists[index];
+        if (list.room == 0) [[unlikely]] {
+            frames.give_back_slow(index, memory);
+            return;
+        }
+        --list.room;
+        list.first = ::new (memory) frame_pool::block{list.first};
+        return;
+    }
+    ::operator delete(memory);
+}
+
+// Base of promises whose frames come from the pool.
+struct pooled_frame {
+    static void* operator new(std::size_t size) { return allocate_frame(size); }
+    static void operator delete(void* memory, std::size_t size) noexcept {
+        free_frame(memory, size);
+    }
+};
+
+}  // namespace ringloop::detail

@@ -1,0 +1,26 @@
+// The outermost loop of sync_wait(): turns until the root coroutine has ended.
+#include "ringloop/sync_wait.hpp"
+
+#include <optional>
+
+#include "ringloop/detail/remote_stop.hpp"
+
+namespace ringloop::detail {
+
+void root::run(scheduler& home, stop_scope& scope, const std::stop_token& token) {
+    const scheduler::entry inside(home);
+    handle_.promise().scope = &scope;
+    std::optional<remote_stop> stopper;
+    if (token.stop_possible()) stopper.emplace(token, scope, home);
+    home.schedule(handle_);
+    while (true) {
+        home.run_native();
+        home.run_host();
+        if (handle_.done()) break;
+        home.wait(no_deadline);
+    }
+    stopper.reset();
+    home.run_native();  // a stop request that was still on its way
+}
+
+}  // namespace ringloop::detail
