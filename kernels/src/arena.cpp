@@ -207,4 +207,11 @@ void arena::stop_shared() noexcept {
     if (arena* started = shared_arena.load(std::memory_order_acquire)) started->stop_all();
 }
 
+unsigned arena::unfinished_shared() noexcept {
+    arena* started = shared_arena.load(std::memory_order_acquire);
+    if (started == nullptr || lost_in_fork.load(std::memory_order_relaxed)) return 0;
+    const std::lock_guard lock(started->state_->mutex);
+    return started->state_->unfinished;
+}
+
 }  // namespace ringloop::kernels

@@ -24,10 +24,11 @@ class gaussian5_rows {
         for (std::size_t i = 0; i < padded; ++i)
             down[i] = static_cast<std::uint16_t>(a[i] + e[i] + 4 * (b[i] + d[i]) + 6 * c[i]);
         for (std::size_t i = 0; i < length; ++i) {
-            const int sum = down[i] + down[i + 4 * channels] +
-                            4 * (down[i + channels] + down[i + 3 * channels]) +
-                            6 * down[i + 2 * channels];
-            out[i] = static_cast<std::uint8_t>((sum + 128) >> 8);  // at most 255.5 before
+            const auto sum =
+                static_cast<std::uint16_t>(down[i] + down[i + 4 * channels] +
+                                           4 * (down[i + channels] + down[i + 3 * channels]) +
+                                           6 * down[i + 2 * channels] + 128);
+            out[i] = static_cast<std::uint8_t>(sum >> 8);  // at most 65408 >> 8
         }
     }
 
@@ -47,9 +48,12 @@ class box3_rows {
         const std::size_t padded = down_.size();
         for (std::size_t i = 0; i < padded; ++i)
             down[i] = static_cast<std::uint16_t>(a[i] + b[i] + c[i]);
-        for (std::size_t i = 0; i < length; ++i)
-            out[i] = static_cast<std::uint8_t>(
-                (down[i] + down[i + channels] + down[i + 2 * channels] + 4) / 9);
+        for (std::size_t i = 0; i < length; ++i) {
+            const auto sum = static_cast<std::uint16_t>(down[i] + down[i + channels] +
+                                                        down[i + 2 * channels] + 4);
+            // sum / 9, exact for every sum up to 9 * 255 + 4, as one 16-bit multiplication
+            out[i] = static_cast<std::uint8_t>(sum * 7282U >> 16);
+        }
     }
 
   private:
@@ -66,11 +70,12 @@ class sobel_rows {
         const std::uint8_t *a = around[0], *b = around[1], *c = around[2];
         const std::size_t right = 2 * channels;
         for (std::size_t i = 0; i < length; ++i) {
-            const int across =
-                (a[i + right] - a[i]) + 2 * (b[i + right] - b[i]) + (c[i + right] - c[i]);
-            const int along = (c[i] - a[i]) + 2 * (c[i + channels] - a[i + channels]) +
-                              (c[i + right] - a[i + right]);
-            const int sum = std::abs(across) + std::abs(along);
+            const auto across = static_cast<std::int16_t>(
+                (a[i + right] - a[i]) + 2 * (b[i + right] - b[i]) + (c[i + right] - c[i]));
+            const auto along =
+                static_cast<std::int16_t>((c[i] - a[i]) + 2 * (c[i + channels] - a[i + channels]) +
+                                          (c[i + right] - a[i + right]));
+            const auto sum = static_cast<std::int16_t>(std::abs(across) + std::abs(along));
             out[i] = static_cast<std::uint8_t>(sum > 255 ? 255 : sum);
         }
     }
@@ -85,8 +90,9 @@ class sharpen_rows {
              std::size_t channels) {
         const std::uint8_t *a = around[0], *b = around[1], *c = around[2];
         for (std::size_t i = 0; i < length; ++i) {
-            const int sum = 5 * b[i + channels] - a[i + channels] - c[i + channels] - b[i] -
-                            b[i + 2 * channels];
+            const auto sum =
+                static_cast<std::int16_t>(5 * b[i + channels] - a[i + channels] - c[i + channels] -
+                                          b[i] - b[i + 2 * channels]);
             out[i] = static_cast<std::uint8_t>(sum < 0 ? 0 : sum > 255 ? 255 : sum);
         }
     }

@@ -49,6 +49,8 @@ class arena final : public bridge::executor {
     [[nodiscard]] static arena& shared();
     // stop_all() on the shared arena, if it was started and belongs to this process.
     static void stop_shared() noexcept;
+    // Jobs that the shared arena has taken and not yet posted home; 0 if it was never started.
+    [[nodiscard]] static unsigned unfinished_shared() noexcept;
 
   private:
     struct state;

@@ -1,0 +1,76 @@
+#include "outputs.hpp"
+
+#include <memory>
+#include <string>
+
+namespace py = pybind11;
+
+namespace ringloop::python {
+namespace {
+
+// Kept for the life of the process: extension modules outlive every sensible point of release.
+struct numpy_module {
+    py::object module = py::none();
+    py::object empty = py::none();
+    py::object float32 = py::none();
+    py::object float64 = py::none();
+    py::object uint8 = py::none();
+};
+
+numpy_module* numpy = nullptr;
+
+py::tuple shape_tuple(std::initializer_list<std::size_t> shape) {
+    py::tuple sizes(shape.size());
+    std::size_t axis = 0;
+    for (const std::size_t size : shape) sizes[axis++] = py::int_(size);
+    return sizes;
+}
+
+py::object make_memoryview(char format, std::initializer_list<std::size_t> shape) {
+    std::size_t bytes = format == 'd' ? 8 : format == 'f' ? 4 : 1;
+    for (const std::size_t size : shape) bytes *= size;
+    const auto storage = py::reinterpret_steal<py::object>(
+        PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes)));
+    if (!storage) throw py::error_already_set();
+    const auto flat = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(storage.ptr()));
+    if (!flat) throw py::error_already_set();
+    return flat.attr("cast")(std::string(1, format), shape_tuple(shape));
+}
+
+}  // namespace
+
+void find_numpy() {
+    auto found = std::make_unique<numpy_module>();
+    try {
+        found->module = py::module_::import("numpy");
+        found->empty = found->module.attr("empty");
+        found->float32 = found->module.attr("dtype")("float32");
+        found->float64 = found->module.attr("dtype")("float64");
+        found->uint8 = found->module.attr("dtype")("uint8");
+    } catch (py::error_already_set& error) {
+        if (!error.matches(PyExc_ImportError)) throw;
+    }
+    numpy = found.release();
+}
+
+py::object numpy_attribute(const char* name) {
+    const py::object& module = numpy->module;
+    return module.is_none() ? py::object(py::none()) : py::object(module.attr(name));
+}
+
+output_array make_output(char format, std::initializer_list<std::size_t> shape) {
+    const numpy_module& library = *numpy;
+    py::object array;
+    if (library.module.is_none()) {
+        array = make_memoryview(format, shape);
+    } else {
+        const py::object& element = format == 'f'   ? library.float32
+                                    : format == 'd' ? library.float64
+                                                    : library.uint8;
+        array = library.empty(shape_tuple(shape), element);
+    }
+    pinned_buffer memory(array, PyBUF_CONTIG);
+    return {std::move(array), std::move(memory)};
+}
+
+}  // namespace ringloop::python
