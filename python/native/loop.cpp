@@ -176,6 +176,15 @@ void set_error(const std::exception& e) noexcept {
     }
 }
 
+// For tests: a driver made elsewhere, in a capsule that is emptied. Null with an exception set.
+std::unique_ptr<scheduler> scheduler_over(PyObject* capsule) {
+    auto* holder =
+        static_cast<std::unique_ptr<driver>*>(PyCapsule_GetPointer(capsule, "ringloop.driver"));
+    if (holder == nullptr) return nullptr;
+    if (*holder == nullptr) throw std::invalid_argument("this driver belongs to another loop");
+    return std::make_unique<scheduler>(std::move(*holder));
+}
+
 bool overrides_time(loop_object* loop) noexcept {
     ref own =
         ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(loop_core_type), "time"));
@@ -203,9 +212,14 @@ PyObject* configure(PyObject* self, PyObject* options) noexcept {
     }
     if (!PyDict_Check(options)) return PyErr_Format(PyExc_TypeError, "options must be a dict");
     try {
-        driver_config config;
-        if (!read_config(options, config)) return nullptr;
-        loop->state.native = std::make_unique<scheduler>(config);
+        if (PyObject* given = PyDict_GetItemString(options, "driver")) {
+            loop->state.native = scheduler_over(given);
+            if (!loop->state.native) return nullptr;
+        } else {
+            driver_config config;
+            if (!read_config(options, config)) return nullptr;
+            loop->state.native = std::make_unique<scheduler>(config);
+        }
         loop->state.host = std::make_unique<own_host>(loop, loop->state.native.get());
     } catch (const std::exception& e) {
         set_error(e);

@@ -6,6 +6,9 @@
 
 #include "loop.hpp"
 #include "ringloop/bridge/python/awaitable.hpp"
+#ifdef RINGLOOP_TEST_BACKEND
+#include "testing/simulation.hpp"
+#endif
 
 namespace {
 
@@ -15,6 +18,9 @@ int execute(PyObject* module) {
     if (python::add_loop_types(module) < 0) return -1;
     if (python::add_transport_types(module) < 0) return -1;
     if (python::add_socket_types(module) < 0) return -1;
+#ifdef RINGLOOP_TEST_BACKEND
+    if (python::add_simulation_types(module) < 0) return -1;
+#endif
     return python::add_file_types(module);
 }
 

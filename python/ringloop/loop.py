@@ -202,13 +202,14 @@ _OPTIONS = {
     "buffer_count",
     "buffer_size",
     "masked_opcodes",
+    "driver",
 }
 
 
 def _check_options(options: dict[str, Any]) -> None:
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
-        names = ", ".join(sorted(_OPTIONS - {"masked_opcodes"}))
+        names = ", ".join(sorted(_OPTIONS - {"masked_opcodes", "driver"}))
         raise TypeError(f"unknown option {unknown[0]!r} of the event loop; there are: {names}")
     if not isinstance(options["backend"], str):
         raise TypeError(f'backend must be "auto", "uring" or "epoll", not {options["backend"]!r}')

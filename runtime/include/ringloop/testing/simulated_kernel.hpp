@@ -37,6 +37,8 @@ struct kernel_limits {
     std::size_t socket_buffer = 16384;  // bytes, each direction
     std::size_t pipe_buffer = 4096;
     unsigned descriptors_max = 4096;
+    // Real descriptors are accepted too, as something that never becomes ready.
+    bool foreign_descriptors = false;
 };
 
 class simulated_kernel {
@@ -120,6 +122,7 @@ class simulated_kernel {
 
     kernel_limits limits_;
     std::vector<object_ref> table_;
+    object_ref foreign_;
     std::size_t open_ = 0;
     std::uint16_t next_port_ = 40000;
     std::uint64_t next_inode_ = 2;

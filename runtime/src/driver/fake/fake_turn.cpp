@@ -47,6 +47,7 @@ fake_driver::fake_driver(const fake_config& config)
 }
 
 fake_driver::~fake_driver() {
+    if (on_end) on_end(*this);
     kernel_.on_change = nullptr;
 }
 

@@ -113,6 +113,7 @@ int fake_driver::inspect(int fd, descriptor_facts& facts) noexcept {
     const object_ref object = kernel_.find(fd);
     if (object == nullptr) return -EBADF;
     facts.positional = kernel_.is_file(*object);
+    facts.directory = object->file != nullptr && object->file->directory;
     facts.size = facts.positional && object->file != nullptr
                      ? static_cast<std::int64_t>(object->file->bytes.size())
                      : 0;

@@ -9,11 +9,14 @@ namespace ringloop::testing {
 
 simulated_kernel::simulated_kernel(const kernel_limits& limits) : limits_(limits) {
     add_directory("/");
+    if (limits.foreign_descriptors)
+        foreign_ = std::make_shared<simulated_object>(object_kind::foreign);
 }
 
 simulated_kernel::~simulated_kernel() = default;
 
 object_ref simulated_kernel::find(int fd) const noexcept {
+    if (fd >= 0 && fd < first_descriptor) return foreign_;
     const auto index = static_cast<std::size_t>(fd - first_descriptor);
     if (fd < first_descriptor || index >= table_.size()) return nullptr;
     return table_[index];
@@ -32,7 +35,7 @@ int simulated_kernel::install(const object_ref& object) {
 
 int simulated_kernel::close(int fd) {
     const object_ref object = find(fd);
-    if (object == nullptr) return -EBADF;
+    if (object == nullptr || object == foreign_) return -EBADF;
     table_[static_cast<std::size_t>(fd - first_descriptor)] = nullptr;
     --open_;
     drop(*object);
@@ -89,8 +92,8 @@ void simulated_kernel::changed(simulated_object& object) const {
 }
 
 std::string simulated_kernel::describe_descriptors() const {
-    static constexpr const char* kinds[] = {"socket", "listener", "pipe reader", "pipe writer",
-                                            "file"};
+    static constexpr const char* kinds[] = {"socket",      "listener", "pipe reader",
+                                            "pipe writer", "file",     "foreign"};
     std::ostringstream text;
     for (std::size_t i = 0; i < table_.size(); ++i) {
         if (table_[i] == nullptr) continue;

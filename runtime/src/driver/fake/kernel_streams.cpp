@@ -100,6 +100,7 @@ ssize_t simulated_kernel::send(simulated_object& object, std::span<const iovec> 
 }
 
 std::uint32_t simulated_kernel::ready_events(const simulated_object& object) const noexcept {
+    if (object.kind == object_kind::foreign) return 0;
     if (object.kind == object_kind::listener) return object.backlog.empty() ? 0 : POLLIN;
     if (object.kind == object_kind::file) return POLLIN | POLLOUT;
     if (object.kind == object_kind::socket && object.in == nullptr)

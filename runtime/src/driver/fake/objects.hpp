@@ -55,7 +55,7 @@ struct simulated_file {
     bool directory = false;
 };
 
-enum class object_kind { socket, listener, pipe_reader, pipe_writer, file };
+enum class object_kind { socket, listener, pipe_reader, pipe_writer, file, foreign };
 enum class socket_state { fresh, connecting, connected };
 
 struct simulated_object : std::enable_shared_from_this<simulated_object> {
