@@ -29,15 +29,22 @@ class Context:
     interpreters: list[Interpreter]
     all: bool = False
     options: tuple[str, ...] = ()      # after "--", for pytest or the C++ programs
-    builds: dict[tuple[str, str], project.Build] = dataclasses.field(default_factory=dict)
+    builds: dict[tuple[str, str], project.Build | Problem] = dataclasses.field(
+        default_factory=dict)
 
     def build(self, preset: str, interpreter: Interpreter | None = None,
               **arguments: object) -> project.Build:
         interpreter = interpreter or self.interpreters[0]
         key = (preset, interpreter.version)
         if key not in self.builds:
-            self.builds[key] = project.build(preset, interpreter, "demo", **arguments)
-        return self.builds[key]
+            try:
+                self.builds[key] = project.build(preset, interpreter, "demo", **arguments)
+            except Problem as problem:
+                self.builds[key] = problem      # once is enough for all parts
+        made = self.builds[key]
+        if isinstance(made, Problem):
+            raise made
+        return made
 
 
 def _tee(command: list[str], env: dict[str, str], timeout_s: float) -> tuple[str, int]:

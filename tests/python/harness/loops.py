@@ -1,7 +1,8 @@
 """The loops that tests run on: ringloop on each backend, and the hosts of its awaitables.
 
 RINGLOOP_TEST_BACKENDS (comma-separated: uring, epoll, auto) replaces the backends, for launchers
-that deny io_uring. A backend that this machine refuses is skipped, with the machine's own reason.
+that deny io_uring; RINGLOOP_TEST_MASK (opcode numbers) makes the ring an older kernel's. A backend
+that this machine refuses is skipped, with the machine's own reason.
 """
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ T = TypeVar("T")
 Factory = Callable[[], asyncio.AbstractEventLoop]
 
 BACKENDS = tuple(os.environ.get("RINGLOOP_TEST_BACKENDS", "uring,epoll").split(","))
+_masked = [int(word) for word in os.environ.get("RINGLOOP_TEST_MASK", "").split(",") if word]
+MASK: dict[str, Any] = {"masked_opcodes": _masked} if _masked else {}
 HOSTS = tuple(f"ringloop-{backend}" for backend in BACKENDS) + ("asyncio", "uvloop")
 
 
@@ -32,7 +35,8 @@ def refusal(backend: str) -> str | None:
 def factory(host: str) -> Factory:
     if host.startswith("ringloop-"):
         import ringloop
-        return functools.partial(ringloop.new_event_loop, backend=host.removeprefix("ringloop-"))
+        return functools.partial(ringloop.new_event_loop, backend=host.removeprefix("ringloop-"),
+                                 **MASK)
     if host == "asyncio":
         return asyncio.new_event_loop
     made: Factory = importlib.import_module(host).new_event_loop
