@@ -69,6 +69,10 @@ class scheduler {
     void hold() noexcept { ++held_; }
     void release() noexcept { --held_; }
 
+    // Pool buffers that coroutines hold as leases right now (buffer.hpp).
+    [[nodiscard]] unsigned leases_handed_out() const noexcept { return leases_; }
+    void count_lease(bool taken) noexcept { leases_ += taken ? 1U : ~0U; }
+
     // ---- for an owner of the thread: turns until stop() is called, or nothing is left that could
     // make progress.
     void run();
@@ -93,6 +97,8 @@ class scheduler {
 
   private:
     struct ready_queue;
+    void post_to(inbox& queue, posted& node) noexcept;
+
     std::unique_ptr<driver> driver_;
     timer_wheel timers_;
     std::unique_ptr<ready_queue> ready_;
@@ -101,7 +107,9 @@ class scheduler {
     posted* native_posts_ = nullptr;  // taken, not yet run (bounded drains)
     posted* host_posts_ = nullptr;
     std::atomic<bool> stop_requested_{false};
+    std::atomic<unsigned> posting_{0};  // threads inside post(), post_host() or stop()
     std::size_t held_ = 0;
+    unsigned leases_ = 0;
 };
 
 }  // namespace ringloop

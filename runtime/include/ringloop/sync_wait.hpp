@@ -34,8 +34,10 @@ class root {
         if (handle_) handle_.destroy();
     }
 
-    // Turns of `home` until the coroutine has ended.
-    void run(scheduler& home, stop_scope& scope, const std::stop_token& token);
+    // Turns of `home` until the coroutine has ended. `wants_stop` (optional) is asked once a turn
+    // and before each sleep; true stops the scope.
+    void run(scheduler& home, stop_scope& scope, const std::stop_token& token,
+             bool (*wants_stop)(void*) = nullptr, void* context = nullptr);
 
   private:
     std::coroutine_handle<promise_type> handle_;

@@ -6,7 +6,7 @@
 #include "ringloop/scheduler.hpp"
 
 #include <algorithm>
-#include <cassert>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -46,7 +46,11 @@ scheduler::scheduler(const driver_config& config) : scheduler(make_driver(config
 scheduler::scheduler(std::unique_ptr<driver> body)
     : driver_(std::move(body)), ready_(std::make_unique<ready_queue>()) {}
 
-scheduler::~scheduler() { driver_->retire_all(); }
+scheduler::~scheduler() {
+    driver_->retire_all();
+    // A poster may have been overtaken by its own node: it is still on its way out of post().
+    while (posting_.load(std::memory_order_acquire) != 0) std::this_thread::yield();
+}
 
 scheduler* scheduler::current() noexcept {
     return detail::current_scheduler;
@@ -64,18 +68,25 @@ void scheduler::schedule(std::coroutine_handle<> handle) noexcept {
 }
 
 void scheduler::post(posted& node) noexcept {
-    native_inbox_.push(node);
-    driver_->wake();
+    post_to(native_inbox_, node);
 }
 
 void scheduler::post_host(posted& node) noexcept {
-    host_inbox_.push(node);
+    post_to(host_inbox_, node);
+}
+
+void scheduler::post_to(inbox& queue, posted& node) noexcept {
+    posting_.fetch_add(1, std::memory_order_relaxed);  // published by the push
+    queue.push(node);
     driver_->wake();
+    posting_.fetch_sub(1, std::memory_order_release);
 }
 
 void scheduler::stop() noexcept {
+    posting_.fetch_add(1, std::memory_order_relaxed);
     stop_requested_.store(true, std::memory_order_release);
     driver_->wake();
+    posting_.fetch_sub(1, std::memory_order_release);
 }
 
 void scheduler::run() {

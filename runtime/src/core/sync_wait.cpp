@@ -7,17 +7,22 @@
 
 namespace ringloop::detail {
 
-void root::run(scheduler& home, stop_scope& scope, const std::stop_token& token) {
+void root::run(scheduler& home, stop_scope& scope, const std::stop_token& token,
+               bool (*wants_stop)(void*), void* context) {
     const scheduler::entry inside(home);
     handle_.promise().scope = &scope;
     std::optional<remote_stop> stopper;
     if (token.stop_possible()) stopper.emplace(token, scope, home);
     home.schedule(handle_);
     while (true) {
+        if (wants_stop != nullptr && wants_stop(context)) {
+            scope.request_stop();
+            wants_stop = nullptr;
+        }
         home.run_native();
         home.run_host();
         if (handle_.done()) break;
-        home.wait(no_deadline);
+        home.wait(no_deadline, 0, wants_stop, context);
     }
     stopper.reset();
     home.run_native();  // a stop request that was still on its way

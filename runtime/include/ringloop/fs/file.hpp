@@ -1,0 +1,113 @@
+// file: an open file; positional reads and writes, status, sync.
+//
+// Owns the descriptor; move-only; the destructor closes without waiting. Reads and writes name
+// their offset, so any number may be under way at once. Errors: ringloop::error. Thread: the
+// scheduler's. Cancel: a read loses nothing; of a write it is not known how much was written; open
+// gives the new descriptor back; sync and status lose nothing. What the kernel has begun on a disk
+// is waited for.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+#include "ringloop/detail/operation_await.hpp"
+#include "ringloop/task.hpp"
+
+namespace ringloop::fs {
+
+namespace detail {
+
+class read_await : public ringloop::detail::operation_await {
+  public:
+    read_await(int fd, std::span<std::byte> into, std::int64_t offset) noexcept {
+        op_.prepare_read(fd, into.data(), into.size(), offset);
+    }
+    std::size_t await_resume() const { return static_cast<std::size_t>(finish("read_at")); }
+};
+
+class write_await : public ringloop::detail::operation_await {
+  public:
+    write_await(int fd, std::span<const std::byte> from, std::int64_t offset) noexcept {
+        op_.prepare_write(fd, from.data(), from.size(), offset);
+    }
+    std::size_t await_resume() const { return static_cast<std::size_t>(finish("write_at")); }
+};
+
+class sync_await : public ringloop::detail::operation_await {
+  public:
+    sync_await(int fd, bool data_only) noexcept { op_.prepare_fsync(fd, data_only); }
+    void await_resume() const { static_cast<void>(finish("sync")); }
+};
+
+class status_await : public ringloop::detail::operation_await {
+  public:
+    status_await(int directory, std::filesystem::path path, int flags) : path_(std::move(path)) {
+        op_.prepare_statx(directory, path_.c_str(), flags, STATX_BASIC_STATS, &status_);
+    }
+    struct statx await_resume() const {
+        static_cast<void>(finish("stat"));
+        return status_;
+    }
+
+  private:
+    std::filesystem::path path_;
+    struct statx status_ {};
+};
+
+}  // namespace detail
+
+class file {
+  public:
+    file() noexcept = default;
+    // Takes over an open descriptor.
+    file(scheduler& home, int fd) noexcept : home_(&home), fd_(fd) {}
+    file(file&& other) noexcept : home_(other.home_), fd_(std::exchange(other.fd_, -1)) {}
+    file& operator=(file&& other) noexcept {
+        std::swap(home_, other.home_);
+        std::swap(fd_, other.fd_);
+        return *this;
+    }
+    ~file() { close_now(); }
+
+    // Bytes read, possibly fewer than asked; 0 at the end of the file.
+    [[nodiscard]] detail::read_await read_at(std::span<std::byte> into, std::int64_t offset) const {
+        return {checked_fd(), into, checked_offset(offset)};
+    }
+    // Bytes written, possibly fewer than given.
+    [[nodiscard]] detail::write_await write_at(std::span<const std::byte> from,
+                                               std::int64_t offset) const {
+        return {checked_fd(), from, checked_offset(offset)};
+    }
+    // To the disk: all, or with `data_only` what a later read needs.
+    [[nodiscard]] detail::sync_await sync(bool data_only = false) const {
+        return {checked_fd(), data_only};
+    }
+    [[nodiscard]] detail::status_await status() const { return {checked_fd(), "", AT_EMPTY_PATH}; }
+    // Closes and reports what the kernel kept back (EIO, ENOSPC). The descriptor is gone in any
+    // case; not interrupted by a stop.
+    [[nodiscard]] task<void> close();
+    // The same without waiting or reporting.
+    void close_now() noexcept;
+
+    [[nodiscard]] explicit operator bool() const noexcept { return fd_ >= 0; }
+    [[nodiscard]] int native_handle() const noexcept { return fd_; }
+
+  private:
+    [[nodiscard]] int checked_fd() const;                               // throws std::logic_error
+    [[nodiscard]] static std::int64_t checked_offset(std::int64_t at);  // std::invalid_argument
+    scheduler* home_ = nullptr;
+    int fd_ = -1;
+};
+
+// `flags` as for open(2): O_RDONLY, O_CREAT …; O_CLOEXEC is added.
+[[nodiscard]] task<file> open(std::filesystem::path path, int flags = O_RDONLY, mode_t mode = 0666);
+// Follows links.
+[[nodiscard]] detail::status_await status(std::filesystem::path path);
+
+}  // namespace ringloop::fs

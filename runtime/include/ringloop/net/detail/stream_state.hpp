@@ -1,0 +1,178 @@
+// stream_state: what a tcp_stream keeps at a fixed address, and the awaiters of its reads and
+// writes.
+//
+// Receiving. One multishot receive is armed at the first receive() and stays armed. Completions
+// queue up as chunks; when `chunks_max` wait unread the receive is taken back and armed again once
+// they are read, so that a slow reader holds few buffers. A chunk that nobody waits for, or that is
+// handed out while half of the pool is on loan, is copied and its buffer given back: a slow holder
+// starves nobody.
+// Sending. One direct attempt; only what the socket does not take becomes an operation.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <coroutine>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ringloop/buffer.hpp"
+#include "ringloop/detail/operation_await.hpp"
+#include "ringloop/detail/state_wait.hpp"
+#include "ringloop/scheduler.hpp"
+#include "ringloop/task.hpp"
+
+namespace ringloop::net::detail {
+
+using ringloop::detail::owned_operation;
+using ringloop::detail::scope_of;
+using ringloop::detail::state_wait;
+
+// First in, first out; keeps its memory. Usually holds one lease or none.
+class chunk_queue {
+  public:
+    [[nodiscard]] bool empty() const noexcept { return head_ == chunks_.size(); }
+    [[nodiscard]] std::size_t size() const noexcept { return chunks_.size() - head_; }
+    void push(buffer_lease chunk) { chunks_.push_back(std::move(chunk)); }
+    [[nodiscard]] buffer_lease& front() noexcept { return chunks_[head_]; }
+    [[nodiscard]] buffer_lease pop() noexcept {
+        buffer_lease chunk = std::move(chunks_[head_]);
+        if (++head_ == chunks_.size()) {
+            chunks_.clear();
+            head_ = 0;
+        }
+        return chunk;
+    }
+
+  private:
+    std::vector<buffer_lease> chunks_;
+    std::size_t head_ = 0;
+};
+
+class stream_state : public ringloop::detail::pooled_frame {
+  public:
+    static constexpr std::size_t chunks_max = 4;
+
+    stream_state(scheduler& home, int socket) noexcept;
+    ~stream_state();
+    stream_state(const stream_state&) = delete;
+    stream_state& operator=(const stream_state&) = delete;
+
+    [[nodiscard]] int socket() const noexcept { return socket_; }
+    [[nodiscard]] driver& io() const noexcept { return home_.io(); }
+
+  private:
+    friend class receive_await;
+    friend class read_await;
+    friend class write_await;
+
+    void arm() noexcept;
+    void arrived(const completion& got) noexcept;
+    [[nodiscard]] bool readable() const noexcept { return !chunks_.empty() || ended_; }
+    [[nodiscard]] bool pool_is_low(unsigned on_loan) const noexcept {
+        return on_loan * 2 > io().what().buffer_count;
+    }
+    // The next chunk, or an empty lease at the end; throws what the receive failed with.
+    [[nodiscard]] buffer_lease take();
+    void enter_read();
+    void leave_read() noexcept { reading_ = false; }
+
+    scheduler& home_;
+    int socket_;
+    int receive_error_ = 0;    // errno; with ended_
+    bool ended_ = false;       // end of the stream, or receive_error_
+    bool taken_back_ = false;  // the receive was cancelled: too many chunks waited
+    bool reading_ = false;
+    bool writing_ = false;
+    owned_operation receive_;
+    chunk_queue chunks_;
+    state_wait* reader_ = nullptr;  // waits for a chunk
+};
+
+class receive_await {
+  public:
+    explicit receive_await(stream_state& stream) noexcept : stream_(stream) {}
+    receive_await(const receive_await&) = delete;
+    receive_await& operator=(const receive_await&) = delete;
+    [[nodiscard]] bool await_ready() const noexcept { return false; }
+    template <class Promise>
+    bool await_suspend(std::coroutine_handle<Promise> handle) {
+        return start(handle, scope_of(handle));
+    }
+    // An empty lease: the end of the stream.
+    [[nodiscard]] buffer_lease await_resume();
+
+  private:
+    bool start(std::coroutine_handle<> handle, stop_scope* scope);
+    stream_state& stream_;
+    state_wait wait_;
+    bool began_ = false;
+};
+
+class read_await : private stop_waiter {
+  public:
+    read_await(stream_state& stream, std::span<std::byte> into) noexcept;
+    read_await(const read_await&) = delete;
+    read_await& operator=(const read_await&) = delete;
+    [[nodiscard]] bool await_ready() const noexcept { return into_.empty(); }
+    template <class Promise>
+    bool await_suspend(std::coroutine_handle<Promise> handle) {
+        return start(handle, scope_of(handle));
+    }
+    [[nodiscard]] std::size_t await_resume();
+
+  private:
+    bool start(std::coroutine_handle<> handle, stop_scope* scope);
+    static void arrive(operation& op, const completion& last) noexcept;
+    static void ask_to_stop(stop_waiter& self) noexcept;
+
+    stream_state& stream_;
+    std::span<std::byte> into_;
+    state_wait wait_;     // while a multishot receive is armed, or chunks wait
+    owned_operation op_;  // otherwise: straight into the caller's memory
+    stop_scope* scope_ = nullptr;
+    std::coroutine_handle<> waiting_;
+    std::int32_t result_ = 0;
+    bool began_ = false;
+    bool direct_ = false;
+};
+
+class write_await : private stop_waiter {
+  public:
+    write_await(stream_state& stream, std::span<const std::byte> bytes, bool all) noexcept;
+    write_await(const write_await&) = delete;
+    write_await& operator=(const write_await&) = delete;
+    [[nodiscard]] bool await_ready() const noexcept { return false; }
+    template <class Promise>
+    bool await_suspend(std::coroutine_handle<Promise> handle) {
+        return start(handle, scope_of(handle));
+    }
+    // Bytes sent.
+    std::size_t await_resume() const {
+        if (error_ != 0) [[unlikely]]
+            fail();
+        return sent_;
+    }
+
+  private:
+    bool start(std::coroutine_handle<> handle, stop_scope* scope);
+    void submit_rest() noexcept;
+    void note_sent(std::size_t count) noexcept;
+    [[noreturn]] void fail() const;
+    static void arrive(operation& op, const completion& last) noexcept;
+    static void ask_to_stop(stop_waiter& self) noexcept;
+
+    stream_state& stream_;
+    std::span<const std::byte> rest_;
+    std::size_t sent_ = 0;
+    int error_ = 0;
+    bool all_;
+    stop_scope* scope_ = nullptr;
+    std::coroutine_handle<> waiting_;
+    owned_operation op_;
+    iovec piece_{};
+    msghdr message_{};
+};
+
+}  // namespace ringloop::net::detail

@@ -1,0 +1,115 @@
+// offload: runs a function on another thread and resumes the awaiting coroutine with its result.
+//
+//     auto sum = co_await offload(pool, [&] { return add_up(numbers); });
+//
+// `fn` takes no argument, or a std::stop_token that follows the coroutine's scope. What it throws
+// is thrown by the await.
+// Lifetime: what `fn` refers to must live until the await ends; nothing more, for the await ends
+// only after fn has returned.
+// Cancel: an await that has begun waits for fn, which should look at its token now and then; its
+// result is returned, nothing is lost. Not yet begun: operation_cancelled, fn does not run.
+#pragma once
+
+#include <coroutine>
+#include <optional>
+#include <stop_token>
+#include <type_traits>
+#include <utility>
+
+#include "ringloop/detail/operation_await.hpp"
+#include "ringloop/error.hpp"
+#include "ringloop/result.hpp"
+#include "ringloop/scheduler.hpp"
+#include "ringloop/task.hpp"
+#include "ringloop/thread_pool.hpp"
+
+namespace ringloop {
+
+namespace detail {
+
+template <class Fn>
+inline constexpr bool takes_token = std::is_invocable_v<Fn&, std::stop_token>;
+template <class Fn, bool = takes_token<Fn>>
+struct offload_value {
+    using type = std::invoke_result_t<Fn&>;
+};
+template <class Fn>
+struct offload_value<Fn, true> {
+    using type = std::invoke_result_t<Fn&, std::stop_token>;
+};
+
+template <class Fn>
+class offload_await : private thread_pool::item, private posted {
+  public:
+    using value_type = typename offload_value<Fn>::type;
+
+    offload_await(thread_pool& pool, Fn fn)
+        : item(&offload_await::on_worker),
+          posted(&offload_await::on_return),
+          pool_(pool),
+          fn_(std::move(fn)) {}
+    offload_await(const offload_await&) = delete;
+    offload_await& operator=(const offload_await&) = delete;
+
+    [[nodiscard]] bool await_ready() const noexcept { return false; }
+    template <class Promise>
+    bool await_suspend(std::coroutine_handle<Promise> handle) {
+        stop_scope* scope = scope_of(handle);
+        if (scope != nullptr && scope->stop_requested()) {
+            outcome_.set_error(std::make_exception_ptr(operation_cancelled()));
+            return false;
+        }
+        if constexpr (takes_token<Fn>) {
+            if (scope != nullptr) token_ = scope->token();
+        }
+        home_ = &running_scheduler();
+        waiting_ = handle;
+        pool_.submit(*this);
+        home_->hold();
+        return true;
+    }
+    value_type await_resume() { return outcome_.take(); }
+
+  private:
+    static void on_worker(item& work) noexcept {
+        auto& self = static_cast<offload_await&>(work);
+        try {
+            if constexpr (std::is_void_v<value_type>) {
+                self.call();
+            } else {
+                self.outcome_.set_value(self.call());
+            }
+        } catch (...) {
+            self.outcome_.set_error(std::current_exception());
+        }
+        self.home_->post(self);  // the last touch: the coroutine may end before post() returns
+    }
+    static void on_return(posted& node) noexcept {
+        auto& self = static_cast<offload_await&>(node);
+        self.home_->release();
+        self.home_->schedule(self.waiting_);
+    }
+    value_type call() {
+        if constexpr (takes_token<Fn>) {
+            return fn_(token_);
+        } else {
+            return fn_();
+        }
+    }
+
+    thread_pool& pool_;
+    Fn fn_;
+    std::stop_token token_;
+    scheduler* home_ = nullptr;
+    std::coroutine_handle<> waiting_;
+    result<value_type> outcome_;
+};
+
+}  // namespace detail
+
+template <class Fn>
+[[nodiscard]] detail::offload_await<std::decay_t<Fn>> offload(thread_pool& pool, Fn&& fn) {
+    return {pool, std::forward<Fn>(fn)};
+}
+
+}  // namespace ringloop

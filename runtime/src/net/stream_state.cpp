@@ -1,0 +1,150 @@
+// Receiving on a stream: the armed receive, its chunks, and who waits for them.
+// See net/detail/stream_state.hpp.
+#include "ringloop/net/detail/stream_state.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <stdexcept>
+
+#include "ringloop/error.hpp"
+
+namespace ringloop::net::detail {
+
+stream_state::stream_state(scheduler& home, int socket) noexcept
+    : home_(home),
+      socket_(socket),
+      receive_(
+          [](operation& op, const completion& got) noexcept {
+              static_cast<stream_state*>(static_cast<owned_operation&>(op).owner)->arrived(got);
+          },
+          this) {}
+
+stream_state::~stream_state() {
+    assert(reader_ == nullptr && !writing_ && "a stream was closed under its reader or writer");
+    taken_back_ = true;
+    if (receive_.in_flight()) io().retire(receive_);
+    io().close(socket_);
+}
+
+void stream_state::arm() noexcept {
+    if (receive_.in_flight() || ended_) return;
+    taken_back_ = false;
+    receive_.prepare_receive(socket_, true);
+    io().submit(receive_);
+}
+
+void stream_state::arrived(const completion& got) noexcept {
+    if (got.result > 0) {
+        const std::span<const std::byte> bytes(io().buffer(got.buffer),
+                                               static_cast<std::size_t>(got.result));
+        buffer_lease lease(home_, got.buffer, bytes);
+        if (reader_ == nullptr && pool_is_low(io().leased_buffers())) lease = buffer_lease(bytes);
+        chunks_.push(std::move(lease));
+        if (got.more && !taken_back_ && chunks_.size() >= chunks_max) {
+            taken_back_ = true;
+            io().cancel(receive_);
+        }
+    } else if (got.result == 0) {
+        ended_ = true;
+    } else if (!(taken_back_ && got.result == -ECANCELED)) {
+        ended_ = true;
+        receive_error_ = -got.result;
+    } else if (reader_ != nullptr && chunks_.empty()) {
+        arm();  // a reader came before the cancel was through
+        return;
+    }
+    if (reader_ != nullptr && readable()) reader_->wake();
+}
+
+buffer_lease stream_state::take() {
+    if (chunks_.empty()) {
+        assert(ended_);
+        if (receive_error_ != 0) ringloop::detail::throw_error(receive_error_, "receive");
+        return {};
+    }
+    buffer_lease chunk = chunks_.pop();
+    if (pool_is_low(home_.leases_handed_out())) return buffer_lease(chunk.bytes());
+    chunk.hand_out();
+    return chunk;
+}
+
+void stream_state::enter_read() {
+    if (reading_)
+        throw std::logic_error("ringloop: another read of this stream is under way; one at a time");
+    reading_ = true;
+}
+
+// ---- receive()
+
+bool receive_await::start(std::coroutine_handle<> handle, stop_scope* scope) {
+    if (wait_.refuses(scope) || stream_.readable()) return false;
+    stream_.enter_read();
+    began_ = true;
+    stream_.arm();
+    wait_.wait(stream_.home_, stream_.reader_, handle, scope);
+    return true;
+}
+
+buffer_lease receive_await::await_resume() {
+    if (began_) stream_.leave_read();
+    if (wait_.stopped() && !(began_ && stream_.readable())) throw operation_cancelled();
+    return stream_.take();
+}
+
+// ---- read_some()
+
+read_await::read_await(stream_state& stream, std::span<std::byte> into) noexcept
+    : stop_waiter(&read_await::ask_to_stop),
+      stream_(stream),
+      into_(into),
+      op_(&read_await::arrive, this) {}
+
+bool read_await::start(std::coroutine_handle<> handle, stop_scope* scope) {
+    scope_ = scope;
+    if (wait_.refuses(scope) || stream_.readable()) return false;
+    stream_.enter_read();
+    began_ = true;
+    if (stream_.receive_.in_flight()) {
+        wait_.wait(stream_.home_, stream_.reader_, handle, scope);
+        return true;
+    }
+    direct_ = true;
+    waiting_ = handle;
+    op_.prepare_receive_into(stream_.socket_, into_.data(), into_.size());
+    if (scope != nullptr) scope->add(*this);
+    stream_.io().submit(op_);
+    return true;
+}
+
+void read_await::arrive(operation& op, const completion& last) noexcept {
+    auto& self = *static_cast<read_await*>(static_cast<owned_operation&>(op).owner);
+    self.unlink();
+    self.result_ = last.result;
+    self.stream_.home_.schedule(self.waiting_);
+}
+
+void read_await::ask_to_stop(stop_waiter& waiter) noexcept {
+    auto& self = static_cast<read_await&>(waiter);
+    self.stream_.io().cancel(self.op_);
+}
+
+std::size_t read_await::await_resume() {
+    if (into_.empty()) return 0;
+    if (began_) stream_.leave_read();
+    if (direct_) {
+        if (result_ == -ECANCELED && scope_ != nullptr && scope_->stop_requested())
+            throw operation_cancelled();
+        return static_cast<std::size_t>(ringloop::detail::checked(result_, "read_some"));
+    }
+    if (wait_.stopped() && !(began_ && stream_.readable())) throw operation_cancelled();
+    if (stream_.chunks_.empty()) return stream_.take().size();
+    buffer_lease& chunk = stream_.chunks_.front();
+    const std::size_t count = std::min(into_.size(), chunk.size());
+    std::copy_n(chunk.bytes().begin(), count, into_.begin());
+    chunk.consume(count);
+    if (chunk.size() == 0) stream_.chunks_.pop().release();
+    return count;
+}
+
+}  // namespace ringloop::net::detail
