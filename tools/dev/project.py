@@ -92,7 +92,8 @@ def build(preset: str, interpreter: Interpreter, wanted: str = "dev", *,
         stamp.write_text(wish)
     say(f"building {folder.relative_to(ROOT)}")
     command = ["ninja", "-C", str(folder), f"-j{os.cpu_count() or 2}"]
-    run([*command, *targets], env=environment(), check="the build failed")
+    # Builds for several interpreters share what ccache (if it is there) has of the native parts.
+    run([*command, *targets], env=environment(CCACHE_NOHASHDIR="1"), check="the build failed")
     return Build(preset, folder, python, interpreter)
 
 
