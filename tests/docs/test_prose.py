@@ -1,0 +1,109 @@
+"""What the prose shows works: Python blocks run, C++ blocks compile and run, commands exist."""
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.blocks import PROSE, ROOT, Block, blocks
+
+pytestmark = pytest.mark.time_limit(240)
+
+
+def of(language: str) -> list[pytest.ParameterSet]:
+    return [pytest.param(block, id=block.id) for block in blocks(language)]
+
+
+def run_program(command: list[str], block: Block, folder: Path) -> None:
+    serves = re.fullmatch(r"serves (\d+)", block.directive)
+    if serves is None:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False,
+                              timeout=60)
+        assert done.returncode == 0, f"{block.id}: {done.stdout}{done.stderr}"
+        return
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            with connected(int(serves[1]), server) as peer:
+                peer.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                assert peer.recv(100)
+        finally:
+            server.send_signal(signal.SIGINT)
+            said = server.communicate(timeout=30)[1]
+    assert server.returncode in (0, 130, -signal.SIGINT), said
+
+
+def connected(port: int, server: subprocess.Popen[str]) -> socket.socket:
+    while server.poll() is None:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=30)
+        except ConnectionRefusedError:
+            pass
+    raise AssertionError(f"the server ended with {server.returncode}: {server.communicate()[1]}")
+
+
+@pytest.mark.parametrize("block", of("python"))
+def test_the_python_block_runs(block: Block, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(block.text)
+    compile(block.text, block.id, "exec")
+    if block.directive != "fragment":
+        run_program([sys.executable, "-W", "error", str(program)], block, tmp_path)
+
+
+@pytest.mark.parametrize("block", of("cpp"))
+def test_the_cpp_block_compiles_and_runs(block: Block, tmp_path: Path) -> None:
+    build = Path(os.environ["RINGLOOP_BUILD"])
+    source, program = tmp_path / "program.cpp", tmp_path / "program"
+    text = block.text
+    if block.directive == "fragment":
+        text += "\nint main() {}\n"
+    source.write_text(text)
+    compiler = os.environ.get("CXX", "g++")
+    library = next(build.rglob("libringloop.a"))
+    done = subprocess.run([compiler, "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror",
+                           f"-I{ROOT}/runtime/include", f"-I{ROOT}/bridge/include", str(source),
+                           str(library), "-luring", "-lfmt", "-pthread", "-o", str(program)],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+    if block.directive != "fragment":
+        run_program([str(program)], block, tmp_path)
+
+
+def commands(block: Block) -> list[str]:
+    joined = block.text.replace("\\\n", " ")
+    return [line.split("#")[0].strip() for line in joined.splitlines() if line.split("#")[0].strip()]
+
+
+KNOWN = ("git", "cd", "pip", "python", "uvicorn", "sudo", "apt-get", "strace", "cmake", "ctest")
+
+
+@pytest.mark.parametrize("block", of("sh"))
+def test_every_command_exists(block: Block) -> None:
+    listed = subprocess.run([str(ROOT / "dev")], capture_output=True, text=True, check=True).stdout
+    verbs = re.findall(r"^  (\w+) ", listed, re.MULTILINE)
+    for command in commands(block):
+        words = [word for word in shlex.split(command) if not re.match(r"[A-Z_]+=", word)]
+        if words[0] != "./dev":
+            assert words[0] in KNOWN, f"{block.id}: {command}"
+        elif len(words) > 1:
+            assert words[1] in verbs, f"{block.id}: {command}"
+            if words[1] == "bench":
+                assert (ROOT / "bench" / "python" / f"{words[2]}.py").exists(), command
+
+
+@pytest.mark.parametrize("name", PROSE)
+def test_every_link_and_path_in_the_prose_leads_somewhere(name: str) -> None:
+    text = (ROOT / f"{name}.md").read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if not target.startswith("http"):
+            assert (ROOT / target).exists(), f"{name}.md links to {target}"
+    for path in re.findall(r"`((?:runtime|bridge|kernels|python|tests|bench|tools|examples)/[\w./-]*)`",
+                           text):
+        assert (ROOT / path).exists(), f"{name}.md names {path}"
