@@ -47,7 +47,7 @@ struct driver_config {
     unsigned buffer_size = 65536;   // bytes
     unsigned file_threads_max = 4;  // epoll body only
     // Test hook: io_uring opcodes (by number) to treat as absent, as on an older kernel.
-    std::vector<unsigned> masked_opcodes;
+    std::vector<unsigned> masked_opcodes = {};
     std::uint64_t seed = 0;  // fake body only
 };
 
@@ -68,7 +68,8 @@ enum class wait_result : std::uint8_t {
 
 struct descriptor_facts {
     bool positional = false;  // a regular file or a block device: has offsets and a size
-    std::int64_t size = 0;    // bytes; of a positional one
+    bool directory = false;
+    std::int64_t size = 0;  // bytes; of a positional one
 };
 
 enum class phase : std::uint8_t { native, host };
@@ -120,7 +121,7 @@ class driver {
     // Delivers at most `max` queued completions of that phase; returns how many were delivered.
     std::size_t dispatch(phase which, std::size_t max = SIZE_MAX) noexcept;
     [[nodiscard]] std::size_t undelivered(phase which) const noexcept {
-        return queue(which).size();
+        return queue(which).live();
     }
 
     // Any thread, and safe in a signal handler: at most one eventfd write per sleep. It is not
@@ -211,7 +212,7 @@ class driver {
     // For the destructor after abandon_after_fork(): nothing is in flight any more.
     void forget_all() noexcept;
     [[nodiscard]] std::size_t undelivered_total() const noexcept {
-        return queues_[0].size() + queues_[1].size();
+        return queues_[0].live() + queues_[1].live();
     }
     // A receive waits for a buffer, and one is free: do not sleep, return to be re-armed.
     [[nodiscard]] bool starving() const noexcept {
@@ -228,6 +229,8 @@ class driver {
         [[nodiscard]] std::size_t size() const noexcept { return tail_ - head_; }
         void push(const queued& entry);
         queued pop() noexcept;
+        queued purge(std::size_t index) noexcept;  // leaves a hole there
+        [[nodiscard]] std::size_t live() const noexcept { return size() - holes_; }
         [[nodiscard]] queued& at(std::size_t index) noexcept {
             return slots_[(head_ + index) & (slots_.size() - 1)];
         }
@@ -236,6 +239,7 @@ class driver {
         std::vector<queued> slots_;
         std::size_t head_ = 0;
         std::size_t tail_ = 0;
+        std::size_t holes_ = 0;
     };
     [[nodiscard]] completion_queue& queue(phase which) noexcept {
         return queues_[static_cast<int>(which)];

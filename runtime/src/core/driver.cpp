@@ -53,7 +53,16 @@ void driver::completion_queue::push(const queued& entry) {
 
 driver::queued driver::completion_queue::pop() noexcept {
     assert(size() != 0);
-    return slots_[head_++ & (slots_.size() - 1)];
+    const queued entry = slots_[head_++ & (slots_.size() - 1)];
+    if (entry.op == nullptr) --holes_;
+    return entry;
+}
+
+driver::queued driver::completion_queue::purge(std::size_t index) noexcept {
+    const queued entry = std::exchange(at(index), {nullptr, {}});
+    ++holes_;
+    while (size() != 0 && at(0).op == nullptr) static_cast<void>(pop());
+    return entry;
 }
 
 // ---- life
@@ -223,10 +232,13 @@ bool driver::deliver(const queued& entry) noexcept {
 // For retire(): delivers what is queued for `op`, in order; true if its last one was among it.
 bool driver::deliver_queued(operation& op) noexcept {
     completion_queue& mine = queue(op.host ? phase::host : phase::native);
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-        if (mine.at(i).op != &op) continue;
-        const queued entry = std::exchange(mine.at(i), {nullptr, {}});
-        if (deliver(entry)) return true;
+    for (std::size_t i = 0; i < mine.size();) {
+        if (mine.at(i).op != &op) {
+            ++i;
+            continue;
+        }
+        if (deliver(mine.purge(i))) return true;
+        i = 0;  // the handler may have changed the queue
     }
     return false;
 }
