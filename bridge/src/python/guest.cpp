@@ -60,6 +60,7 @@ class guest final : public loop_host {
     std::unique_ptr<scheduler> scheduler_;
     PyObject* object_;  // borrowed: the Python object that owns this
     bool inside_ = false;
+    bool submitted_inside_ = false;
     unsigned at_once_ = 0;
     std::int64_t timer_ns_ = no_deadline;
 };
@@ -101,25 +102,32 @@ bool guest::park() noexcept {
 }
 
 void guest::turn() noexcept {
-    if (inside_) return;  // the turn under way looks again before it ends
+    if (inside_) return;
     inside_ = true;
     unsigned round = 0;
     do {
+        submitted_inside_ = false;
         native().io().unpark();
         native().poll();
         native().run_native();
         native().run_host();
-    } while (!ended() && ++round < rounds_max && (has_work() || !park()));
+    } while (!ended() && ++round < rounds_max && (submitted_inside_ || has_work() || !park()));
     inside_ = false;
     if (ended()) return;
-    if (round == rounds_max && !park()) call_again();
+    if (round == rounds_max) {
+        native().io().flush();
+        if (has_work() || !park()) call_again();
+    }
     arm_timer();
 }
 
 // What completes inside its own submit (a cached file, a ready socket) needs no trip through the
 // foreign poller; but a task that never suspends would starve the others.
 void guest::submitted() noexcept {
-    if (inside_) return;
+    if (inside_) {
+        submitted_inside_ = true;  // the turn under way takes it along before it ends
+        return;
+    }
     if (++at_once_ <= at_once_max) {
         turn();
     } else {

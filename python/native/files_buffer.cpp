@@ -1,0 +1,245 @@
+// Transfers between a file and the caller's buffer, which stays pinned until they end: readinto(),
+// write(), pwrite(); and fsync(). Rules in files.hpp. Thread: the loop's, GIL held.
+#include <algorithm>
+#include <cerrno>
+
+#include "files.hpp"
+#include "poll_events.hpp"
+#include "ringloop/bridge/python/errors.hpp"
+
+namespace ringloop::python {
+namespace {
+
+using bridge::ref;
+
+// Owns a Py_buffer.
+class pinned {
+  public:
+    pinned() noexcept = default;
+    pinned(const pinned&) = delete;
+    pinned& operator=(const pinned&) = delete;
+    ~pinned() {
+        if (view_.obj != nullptr) PyBuffer_Release(&view_);
+    }
+    [[nodiscard]] bool take(PyObject* object, int flags) noexcept {
+        return PyObject_GetBuffer(object, &view_, flags) == 0;
+    }
+    [[nodiscard]] char* data() const noexcept { return static_cast<char*>(view_.buf); }
+    [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(view_.len); }
+
+  private:
+    Py_buffer view_ = {};
+};
+
+class read_into_work final : public file_work {
+  public:
+    explicit read_into_work(file_object* on) noexcept : file_work(on, true) { takes_back = true; }
+    pinned buffer;
+
+    PyObject* result() noexcept override {
+        return raise_error() ? nullptr : PyLong_FromSize_t(done_);
+    }
+    void undelivered(PyObject* value) noexcept override;
+    [[nodiscard]] const char* name() const noexcept override { return "readinto"; }
+
+  private:
+    void begin() noexcept override;
+    void proceed(long result) noexcept override;
+    void settle() noexcept override {
+        if (file->positional && error == 0 && !cancelling)
+            file->position = at_ + static_cast<std::int64_t>(done_);
+    }
+    void advance() noexcept;
+    [[nodiscard]] bool took(std::size_t asked, std::size_t got) noexcept;
+
+    std::size_t done_ = 0;
+    std::int64_t at_ = 0;
+    bool polling_ = false;
+};
+
+void read_into_work::begin() noexcept {
+    at_ = file->position;
+    if (buffer.size() == 0) return end();
+    if (file->kept == nullptr) return advance();
+    const auto have = static_cast<std::size_t>(PyBytes_GET_SIZE(file->kept));
+    done_ = std::min(have, buffer.size());
+    std::copy_n(PyBytes_AS_STRING(file->kept), done_, buffer.data());
+    ref rest = done_ < have
+                   ? ref::steal(PyBytes_FromStringAndSize(PyBytes_AS_STRING(file->kept) + done_,
+                                                          static_cast<Py_ssize_t>(have - done_)))
+                   : ref();
+    Py_XSETREF(file->kept, rest.release());
+    end();
+}
+
+void read_into_work::advance() noexcept {
+    if (!file->positional) {
+        polling_ = true;
+        op.prepare_poll(file->fd, poll_in);
+        submit_counted();
+        return;
+    }
+    const auto offset = at_ + static_cast<std::int64_t>(done_);
+    const std::size_t asked = buffer.size() - done_;
+    if (asked <= in_place_size_max && may_try_in_place()) {
+        const ssize_t got = io().try_pread(file->fd, buffer.data() + done_, asked, offset);
+        if (got < 0 && !needs_ring(got)) return fail(got);
+        if (got >= 0) {
+            ++host().files_in_place;
+            if (took(asked, static_cast<std::size_t>(got))) return end();
+            return advance();
+        }
+    }
+    op.prepare_read(file->fd, buffer.data() + done_, std::min(asked, chunk_size), offset);
+    submit_counted();
+}
+
+bool read_into_work::took(std::size_t asked, std::size_t got) noexcept {
+    done_ += got;
+    if (got == 0 || done_ == buffer.size() || !file->positional) return true;
+    if (got == asked) return false;
+    descriptor_facts facts;
+    if (io().inspect(file->fd, facts) != 0) return false;
+    return facts.size > 0 && at_ + static_cast<std::int64_t>(done_) >= facts.size;
+}
+
+void read_into_work::proceed(long result) noexcept {
+    if (polling_) {
+        polling_ = false;
+        if (cancelling) return end();
+        if (result < 0) return fail(result);
+        op.prepare_read(file->fd, buffer.data(), std::min(buffer.size(), chunk_size), -1);
+        submit_counted();
+        return;
+    }
+    if (result >= 0) {
+        const std::size_t asked = op.arguments.memory.size;
+        if (took(asked, static_cast<std::size_t>(result)) || cancelling) return end();
+    } else if (cancelling) {
+        return end();
+    } else if (result != -EAGAIN && result != -EINTR) {
+        return fail(result);
+    }
+    advance();
+}
+
+void read_into_work::undelivered(PyObject* value) noexcept {
+    if (file->positional) {
+        const std::int64_t moved_to = at_ + static_cast<std::int64_t>(done_);
+        if (value != nullptr && file->position == moved_to && file->current == nullptr)
+            file->position = at_;
+        return;
+    }
+    if (done_ == 0) return;
+    PyObject* front = PyBytes_FromStringAndSize(buffer.data(), static_cast<Py_ssize_t>(done_));
+    if (front != nullptr && file->kept != nullptr) PyBytes_Concat(&front, file->kept);
+    if (front == nullptr)
+        PyErr_WriteUnraisable(file->object());
+    else
+        Py_XSETREF(file->kept, front);
+}
+
+class write_work final : public file_work {
+  public:
+    write_work(file_object* on, std::int64_t offset) noexcept
+        : file_work(on, offset < 0), at_(offset) {}
+    pinned buffer;
+
+    PyObject* result() noexcept override {
+        return raise_error() ? nullptr : PyLong_FromSize_t(done_);
+    }
+    [[nodiscard]] const char* name() const noexcept override { return "write"; }
+
+  private:
+    void begin() noexcept override {
+        if (sequential) at_ = file->position;
+        if (buffer.size() == 0) return end();
+        advance();
+    }
+    void proceed(long result) noexcept override;
+    void settle() noexcept override;
+    void advance() noexcept;
+
+    std::size_t done_ = 0;
+    std::int64_t at_;
+    bool polling_ = false;
+};
+
+void write_work::advance() noexcept {
+    if (!file->positional && !polling_) {
+        polling_ = true;
+        op.prepare_poll(file->fd, poll_out);
+    } else {
+        polling_ = false;
+        const std::size_t max = file->positional ? chunk_size : stream_write_size;
+        const bool here = !file->positional || (file->append && sequential);
+        op.prepare_write(file->fd, buffer.data() + done_, std::min(buffer.size() - done_, max),
+                         here ? -1 : at_ + static_cast<std::int64_t>(done_));
+    }
+    submit_counted();
+}
+
+void write_work::proceed(long result) noexcept {
+    if (cancelling && (polling_ || result < 0)) return end();
+    if (result < 0 && result != -EAGAIN && result != -EINTR) return fail(result);
+    if (!polling_ && result > 0) done_ += static_cast<std::size_t>(result);
+    if (!polling_ && result == 0) return fail(-EIO);
+    if (done_ == buffer.size() || cancelling) return end();
+    advance();
+}
+
+// What reached the file counts, also when the rest failed or was cancelled.
+void write_work::settle() noexcept {
+    if (!sequential || !file->positional || done_ == 0) return;
+    descriptor_facts facts;
+    if (file->append && io().inspect(file->fd, facts) == 0)
+        file->position = facts.size;
+    else
+        file->position = at_ + static_cast<std::int64_t>(done_);
+}
+
+class fsync_work final : public file_work {
+  public:
+    fsync_work(file_object* on, bool data_only) noexcept
+        : file_work(on, true), data_only_(data_only) {}
+    PyObject* result() noexcept override { return raise_error() ? nullptr : Py_NewRef(Py_None); }
+    [[nodiscard]] const char* name() const noexcept override { return "fsync"; }
+
+  private:
+    void begin() noexcept override {
+        op.prepare_fsync(file->fd, data_only_);
+        submit_counted();
+    }
+    void proceed(long result) noexcept override {
+        if (result < 0 && !cancelling) return fail(result);
+        end();
+    }
+    const bool data_only_;
+};
+
+template <typename Work>
+PyObject* await_pinned(std::unique_ptr<Work> work, PyObject* object, int flags) noexcept {
+    if (!work) return PyErr_NoMemory();
+    if (!work->buffer.take(object, flags)) return nullptr;
+    return bridge::new_awaitable(std::move(work));
+}
+
+}  // namespace
+
+PyObject* await_read_into(file_object* file, PyObject* buffer) noexcept {
+    return await_pinned(std::unique_ptr<read_into_work>(new (std::nothrow) read_into_work(file)),
+                        buffer, PyBUF_WRITABLE);
+}
+
+PyObject* await_write(file_object* file, PyObject* data, std::int64_t offset) noexcept {
+    if (PyUnicode_Check(data))
+        return PyErr_Format(PyExc_TypeError, "a binary file takes bytes or a buffer, not str");
+    return await_pinned(std::unique_ptr<write_work>(new (std::nothrow) write_work(file, offset)),
+                        data, PyBUF_SIMPLE);
+}
+
+PyObject* await_fsync(file_object* file, bool data_only) noexcept {
+    return bridge::await_source<fsync_work>(file, data_only);
+}
+
+}  // namespace ringloop::python
