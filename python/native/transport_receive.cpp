@@ -30,6 +30,7 @@ constexpr std::uint8_t large_run_max = 3;
 constexpr std::uint8_t small_run_max = 8;
 constexpr std::size_t scratch_bytes = 256 * 1024;
 constexpr int reads_per_event_max = 8;
+constexpr int end_events = POLLRDHUP | POLLHUP | POLLERR;
 
 char* scratch() noexcept {
     thread_local std::unique_ptr<char[]> memory(new char[scratch_bytes]);
@@ -287,7 +288,8 @@ void on_readable(transport_state& t, const completion& result) noexcept {
             context_scope scope(t);
             if (read_once(t, full) == 0) break;
         }
-        if (!full) break;
+        // A short read has emptied the socket; its end, if that was reported, is still to be read.
+        if (!full && (result.result & end_events) == 0) break;
         if (reads + 1 == reads_per_event_max && t.receive.in_flight() && io_usable(t)) {
             // More is there, others are waiting: arming anew reports it again.
             io_of(loop_of(t)).cancel(t.receive);
@@ -320,7 +322,7 @@ void transport_update_reading(transport_state& t) noexcept {
     }
     if (!wants_reading(t)) return;
     if (t.polling) {
-        t.receive.prepare_poll(t.fd, POLLIN, true);
+        t.receive.prepare_poll(t.fd, POLLIN | POLLRDHUP, true);
     } else {
         t.receive.prepare_receive(t.fd, true);
     }

@@ -290,6 +290,7 @@ void transport_send_queued(transport_state& t) noexcept {
     outgoing& out = *t.out;
     if (!io_usable(t)) {
         if (loop_of(t) != nullptr && out.flight().empty()) (void)send_pending(t);
+        give_outgoing(std::exchange(t.out, nullptr));
         return;
     }
     if (!out.flight().empty()) {  // the rest of a send that was cut short
