@@ -83,12 +83,26 @@ file_pool::job::job(operation& from) : op(&from), code(from.code), fd(from.fd) {
     }
 }
 
+namespace {
+
+// A FIFO opened for reading must not hold a worker until a writer comes. The ring opens it at once
+// and leaves the waiting to the read, so here, too.
+int open_for(int directory, const char* path, int flags, mode_t mode) noexcept {
+    if ((flags & (O_ACCMODE | O_CREAT | O_NONBLOCK)) != O_RDONLY)
+        return ::openat(directory, path, flags, mode);
+    const int fd = ::openat(directory, path, flags | O_NONBLOCK, mode);
+    if (fd >= 0) static_cast<void>(::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK));
+    return fd;
+}
+
+}  // namespace
+
 void file_pool::job::run() noexcept {
     ssize_t value = 0;
     do {
         switch (code) {
             case op_code::open:
-                value = ::openat(fd, path.c_str(), flags, mode);
+                value = open_for(fd, path.c_str(), flags, mode);
                 break;
             case op_code::statx:
                 value = ::statx(fd, path.c_str(), flags, mask, &found);
