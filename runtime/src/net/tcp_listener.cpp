@@ -31,8 +31,8 @@ listener_state::listener_state(scheduler& home, int socket) noexcept
 listener_state::~listener_state() {
     assert(acceptor_ == nullptr && "a listener was closed under its accept()");
     taken_back_ = true;
-    home_.timers().cancel(retry_);
     if (accept_.in_flight()) io().retire(accept_);
+    home_.timers().cancel(retry_);  // last: the accept's end may have set it
     for (; head_ != sockets_.size(); ++head_) io().close(sockets_[head_]);
     io().close(socket_);
 }

@@ -170,6 +170,7 @@ class fake_driver final : public driver {
                   completion result = {});
     wait_result sleep_until_event(const wait_request& request);
     [[nodiscard]] bool take_signal();
+    [[nodiscard]] bool wait_for_signal();
     void nothing_left();
 
     simulated_kernel kernel_;

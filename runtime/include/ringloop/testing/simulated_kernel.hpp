@@ -27,7 +27,7 @@ struct statx;
 
 namespace ringloop::testing {
 
-inline constexpr int first_descriptor = 1'000'000;
+inline constexpr int first_descriptor = 20'000;
 
 struct simulated_object;
 using object_ref = std::shared_ptr<simulated_object>;
