@@ -104,6 +104,6 @@ def test_every_link_and_path_in_the_prose_leads_somewhere(name: str) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         if not target.startswith("http"):
             assert (ROOT / target).exists(), f"{name}.md links to {target}"
-    for path in re.findall(r"`((?:runtime|bridge|kernels|python|tests|bench|tools|examples)/[\w./-]*)`",
-                           text):
+    folders = "runtime|bridge|kernels|python|tests|bench|tools|examples"
+    for path in re.findall(rf"`((?:{folders})/[\w./-]*(?:/|\.\w+))`", text):
         assert (ROOT / path).exists(), f"{name}.md names {path}"

@@ -23,17 +23,18 @@ class TestTooSlow(BaseException):
 
 
 @contextlib.contextmanager
-def time_limit(seconds: float, traces: int) -> Iterator[None]:
+def time_limit(seconds: float, traces: int, name: str) -> Iterator[None]:
     """`traces`: the descriptor that traces are written to, as pytest replaces number 2."""
     seconds *= SLOWDOWN
 
     def expired(number: int, frame: FrameType | None) -> None:
+        os.write(traces, f"\n{name}: no end after {seconds:.0f} s\n".encode())
         faulthandler.dump_traceback(file=traces, all_threads=True)
         raise TestTooSlow(f"no end after {seconds:.0f} s")
 
     before = signal.signal(signal.SIGALRM, expired)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    faulthandler.dump_traceback_later(seconds * 1.5 + 10, exit=True, file=traces)
+    faulthandler.dump_traceback_later(seconds + 15 * SLOWDOWN, exit=True, file=traces)
     try:
         yield
     finally:

@@ -21,6 +21,17 @@ MASK: dict[str, Any] = {"masked_opcodes": _masked} if _masked else {}
 HOSTS = tuple(f"ringloop-{backend}" for backend in BACKENDS) + ("asyncio", "uvloop")
 
 
+def _warm_up() -> None:
+    # libuv's signal pipe is made with the first loop and lives as long as the process.
+    try:
+        importlib.import_module("uvloop").new_event_loop().close()
+    except ImportError:
+        pass
+
+
+_warm_up()
+
+
 @functools.lru_cache(maxsize=None)
 def refusal(backend: str) -> str | None:
     """Why this machine cannot run `backend`; None if it can."""

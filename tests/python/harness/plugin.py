@@ -53,7 +53,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Any:
         with capture.global_and_fixture_disabled():
             stash[_stderr] = os.dup(2)
     mark = item.get_closest_marker("time_limit")
-    with limits.time_limit(mark.args[0] if mark else limits.LIMIT_S, stash[_stderr]):
+    with limits.time_limit(mark.args[0] if mark else limits.LIMIT_S, stash[_stderr], item.nodeid):
         return (yield)
 
 
