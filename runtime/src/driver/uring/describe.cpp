@@ -24,6 +24,18 @@ void describe_receive(const operation& op, io_uring_sqe& sqe) noexcept {
     sqe.buf_group = buffer_group;
 }
 
+// One plain piece needs no message: the kernel then copies no header and no vector.
+void describe_send(const operation& op, io_uring_sqe& sqe) noexcept {
+    const msghdr& m = *op.arguments.send.message;
+    const int flags = op.arguments.send.flags | MSG_NOSIGNAL;
+    if (m.msg_iovlen == 1 && m.msg_name == nullptr && m.msg_control == nullptr) {
+        ::io_uring_prep_send(&sqe, op.fd, m.msg_iov[0].iov_base, capped(m.msg_iov[0].iov_len),
+                             flags);
+    } else {
+        ::io_uring_prep_sendmsg(&sqe, op.fd, &m, static_cast<unsigned>(flags));
+    }
+}
+
 }  // namespace
 
 void describe(const operation& op, io_uring_sqe& sqe) noexcept {
@@ -45,8 +57,7 @@ void describe(const operation& op, io_uring_sqe& sqe) noexcept {
         case op_code::receive_into:
             return ::io_uring_prep_recv(&sqe, op.fd, a.memory.data, capped(a.memory.size), 0);
         case op_code::send:
-            return ::io_uring_prep_sendmsg(&sqe, op.fd, a.send.message,
-                                           static_cast<unsigned>(a.send.flags) | MSG_NOSIGNAL);
+            return describe_send(op, sqe);
         case op_code::poll:
             if (op.multishot) return ::io_uring_prep_poll_multishot(&sqe, op.fd, a.poll.events);
             return ::io_uring_prep_poll_add(&sqe, op.fd, a.poll.events);
