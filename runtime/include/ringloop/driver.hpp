@@ -78,7 +78,7 @@ struct driver_counters {
     std::uint64_t submitted = 0;    // operations handed to the kernel
     std::uint64_t completions = 0;  // delivered to owners
     std::uint64_t enters = 0;       // system calls made to submit or to wait
-    std::uint64_t sleeps = 0;       // waits that blocked
+    std::uint64_t sleeps = 0;       // announced to those who wake: each is written to at most once
     std::uint64_t wake_writes = 0;  // eventfd writes by wake()
     std::uint64_t overflows = 0;    // completion queue overflows seen
     std::uint64_t starved = 0;      // receives that found the pool empty
@@ -214,9 +214,9 @@ class driver {
     [[nodiscard]] std::size_t undelivered_total() const noexcept {
         return queues_[0].live() + queues_[1].live();
     }
-    // A receive waits for a buffer, and one is free: do not sleep, return to be re-armed.
-    [[nodiscard]] bool starving() const noexcept {
-        return !starved_.empty() && leased_ < capabilities_.buffer_count;
+    // Something waits to be armed, and can be: do not sleep, return to the turn.
+    [[nodiscard]] bool rearm_due() const noexcept {
+        return !ended_.empty() || (!starved_.empty() && leased_ < capabilities_.buffer_count);
     }
 
     struct queued {
@@ -260,8 +260,8 @@ class driver {
     void unlink(operation& op) noexcept;
     void arm(operation& op) noexcept;
     void end(operation& op, completion last) noexcept;
-    void starve(operation& op) noexcept;
-    void rearm_starved() noexcept;
+    void rearm() noexcept;
+    void rearm_first(std::vector<operation*>& waiting, std::size_t max) noexcept;
     void push(operation& op, const completion& result) noexcept {
         queue(op.host ? phase::host : phase::native).push({&op, result});
     }
@@ -269,7 +269,8 @@ class driver {
     [[nodiscard]] bool deliver_queued(operation& op) noexcept;
 
     completion_queue queues_[2];
-    std::vector<operation*> starved_;
+    std::vector<operation*> starved_;  // wait for a buffer
+    std::vector<operation*> ended_;    // ended without a cause
     std::size_t in_flight_ = 0;
     std::size_t moving_ = 0;  // operations on their way to this thread
     std::thread::id thread_;  // that armed what is in flight

@@ -5,7 +5,8 @@
 //
 // Invariants
 //  1. armed      <=> the body has the operation: cancelling it is the body's business.
-//  2. in flight and not armed <=> it waits in `starved_`, or its last completion is queued.
+//  2. in flight and not armed <=> it waits in `starved_` or `ended_`, or its last completion is
+//     queued.
 //  3. An operation's last completion is the last entry of it in its queue.
 #include "ringloop/driver.hpp"
 
@@ -33,6 +34,13 @@ bool restartable(const operation& op) noexcept {
 // A multishot operation that ended with this result ended without a cause.
 bool ended_early(const operation& op, std::int32_t result) noexcept {
     return op.multishot && (op.code == op_code::receive ? result > 0 : result >= 0);
+}
+
+bool erase_one(std::vector<operation*>& from, const operation& op) noexcept {
+    const auto place = std::find(from.begin(), from.end(), &op);
+    if (place == from.end()) return false;
+    from.erase(place);
+    return true;
 }
 
 }  // namespace
@@ -84,6 +92,7 @@ void driver::forget_all() noexcept {
         while (each.size() != 0) static_cast<void>(each.pop());
     }
     starved_.clear();
+    ended_.clear();
     moving_ = 0;
     leased_ = 0;
 }
@@ -131,10 +140,8 @@ void driver::cancel(operation& op) noexcept {
         body_cancel(op);
         return;
     }
-    const auto place = std::find(starved_.begin(), starved_.end(), &op);
-    if (place == starved_.end()) return;  // its last completion is queued
-    starved_.erase(place);
-    push(op, {.result = -ECANCELED});
+    // Else its last completion is queued already.
+    if (erase_one(starved_, op) || erase_one(ended_, op)) push(op, {.result = -ECANCELED});
 }
 
 void driver::retire(operation& op) noexcept {
@@ -142,6 +149,7 @@ void driver::retire(operation& op) noexcept {
     cancel(op);
     while (!deliver_queued(op)) {
         // Its last completion is not here yet; what the body waits for includes it.
+        rearm();
         const std::size_t before = undelivered_total();
         body_poll();
         if (undelivered_total() == before) body_wait({});
@@ -149,7 +157,7 @@ void driver::retire(operation& op) noexcept {
 }
 
 void driver::flush() noexcept {
-    rearm_starved();
+    rearm();
     body_flush();
 }
 
@@ -185,31 +193,32 @@ void driver::end(operation& op, completion last) noexcept {
         push(op, last);
         return;
     }
+    // Arming waits for the next turn: a body that is busy reaping must not submit.
     if (last.result == -ENOBUFS && op.code == op_code::receive) {
-        starve(op);
+        ++counters_.starved;
+        starved_.push_back(&op);
     } else if (last.result == -ECANCELED && restartable(op)) {
-        arm(op);
+        ended_.push_back(&op);
     } else if (ended_early(op, last.result)) {
         last.more = true;
         push(op, last);
-        arm(op);
+        ended_.push_back(&op);
     } else {
         push(op, last);
     }
 }
 
-void driver::starve(operation& op) noexcept {
-    ++counters_.starved;
-    starved_.push_back(&op);
+void driver::rearm() noexcept {
+    if (!ended_.empty()) rearm_first(ended_, ended_.size());
+    if (!starved_.empty() && leased_ < capabilities_.buffer_count) {
+        rearm_first(starved_, std::min<std::size_t>(starved_.size(), rearm_max));
+    }
 }
 
-void driver::rearm_starved() noexcept {
-    if (!starving()) return;
-    operation* batch[rearm_max];
-    const std::size_t count = std::min<std::size_t>(starved_.size(), rearm_max);
-    std::copy_n(starved_.begin(), count, batch);
-    starved_.erase(starved_.begin(), starved_.begin() + static_cast<std::ptrdiff_t>(count));
-    for (std::size_t i = 0; i < count; ++i) arm(*batch[i]);
+// Arming may complete at once and queue the operation anew, behind the others.
+void driver::rearm_first(std::vector<operation*>& waiting, std::size_t count) noexcept {
+    for (std::size_t i = 0; i < count; ++i) arm(*waiting[i]);
+    waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
 // Returns whether it was the operation's last; the operation may be gone then.
@@ -261,14 +270,14 @@ std::size_t driver::dispatch(phase which, std::size_t max) noexcept {
 
 void driver::poll() noexcept {
     end_sleep();  // of a guest that parked
-    rearm_starved();
+    rearm();
     body_poll();
 }
 
 wait_result driver::wait(const wait_request& request) noexcept {
     end_sleep();  // of a guest that parked
-    rearm_starved();
-    if (undelivered_total() != 0 || starving()) {
+    rearm();
+    if (undelivered_total() != 0 || rearm_due()) {
         body_poll();
         return wait_result::ready;
     }
@@ -277,6 +286,7 @@ wait_result driver::wait(const wait_request& request) noexcept {
 
 bool driver::announce_sleep(const wait_request& request) noexcept {
     announced_ = true;
+    ++counters_.sleeps;
     asleep_.exchange(1, std::memory_order_seq_cst);
     return request.has_work == nullptr || !request.has_work(request.context);
 }
@@ -314,6 +324,7 @@ bool driver::adopt_thread() noexcept {
     }
     const bool moved = body_adopt_thread();
     while (moving_ != 0) body_wait({});
+    flush();
     return moved;
 }
 

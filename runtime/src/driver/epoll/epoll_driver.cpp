@@ -354,7 +354,6 @@ int epoll_driver::wait_for_events(std::int64_t deadline_ns, epoll_event* events,
                                   int count) noexcept {
     ++counters_.enters;
     if (deadline_ns == 0) return ::epoll_wait(epoll_fd_, events, count, 0);
-    ++counters_.sleeps;
     if (deadline_ns == no_deadline) return ::epoll_wait(epoll_fd_, events, count, -1);
     if (timer_fd_ < 0) {
         const std::int64_t left = std::max<std::int64_t>(1, deadline_ns - now_ns());
@@ -418,7 +417,7 @@ wait_result epoll_driver::body_wait(const wait_request& request) noexcept {
         const std::size_t before = undelivered_total();
         body_flush();
         run_again();
-        const bool busy = !again_.empty() || !pending_.empty() || starving();
+        const bool busy = !again_.empty() || !pending_.empty() || rearm_due();
         if (busy || undelivered_total() != before) {
             collect(0);  // the others have waited, too
             return wait_result::ready;

@@ -235,7 +235,6 @@ wait_result fake_driver::body_wait(const wait_request& request) noexcept {
     if (injected.kind == fault_kind::jump) now_ns_ += injected.value;
     wait_result result = wait_result::ready;
     if (announce_sleep(request)) {
-        ++counters_.sleeps;
         result = sleep_until_event(request);
     }
     end_sleep();

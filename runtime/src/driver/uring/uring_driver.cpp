@@ -115,15 +115,23 @@ void uring_driver::body_release_buffer(buffer_id id) noexcept {
 }
 
 void uring_driver::arm_wake_poll() noexcept {
+    if (wake_armed_) return;
+    wake_armed_ = true;
     io_uring_sqe* sqe = next_sqe();
     ::io_uring_prep_poll_multishot(sqe, wake_fd_, POLLIN);
     ::io_uring_sqe_set_data64(sqe, wake_tag);
 }
 
 bool uring_driver::body_adopt_thread() noexcept {
-    wake_moving_ = true;
     cancel_user_data(wake_tag);
-    while (wake_moving_) body_wait({});
+    enter_to_submit();
+    while (wake_armed_) {
+        reap();
+        if (!wake_armed_) break;
+        ++counters_.enters;
+        static_cast<void>(::io_uring_submit_and_wait(&ring_.io, 1));
+    }
+    arm_wake_poll();
     return true;
 }
 
@@ -138,10 +146,7 @@ bool uring_driver::take(const io_uring_cqe& cqe) noexcept {
     const bool more = (cqe.flags & IORING_CQE_F_MORE) != 0;
     if (cqe.user_data == cancel_tag) return false;
     if (cqe.user_data == wake_tag) {
-        if (!more) {
-            wake_moving_ = false;
-            arm_wake_poll();
-        }
+        if (!more) wake_armed_ = false;
         return true;
     }
     completion c{.result = cqe.res, .more = more};
@@ -168,8 +173,7 @@ bool uring_driver::take(const io_uring_cqe& cqe) noexcept {
     return true;
 }
 
-// Each completion leaves the kernel's queue before it is handled: handling may submit, and that may
-// have to reap.
+// Handling a completion never submits, so this never recurses.
 uring_driver::news uring_driver::reap() noexcept {
     news found;
     io_uring_cq& cq = ring_.io.cq;
@@ -188,6 +192,7 @@ uring_driver::news uring_driver::reap() noexcept {
 }
 
 void uring_driver::body_poll() noexcept {
+    arm_wake_poll();
     if (kernel_asks() != 0) {
         ++counters_.enters;
         static_cast<void>(::io_uring_submit_and_get_events(&ring_.io));
@@ -212,7 +217,6 @@ bool uring_driver::spin(const wait_request& request, std::int64_t now) noexcept 
 
 int uring_driver::sleep(const wait_request& request, std::int64_t now) noexcept {
     ++counters_.enters;
-    ++counters_.sleeps;
     if (request.deadline_ns == no_deadline) return ::io_uring_submit_and_wait(&ring_.io, 1);
     const std::int64_t left = request.deadline_ns - now;
     __kernel_timespec timeout{.tv_sec = left / 1'000'000'000, .tv_nsec = left % 1'000'000'000};
@@ -243,6 +247,7 @@ wait_result uring_driver::body_wait(const wait_request& request) noexcept {
                 return wait_result::ready;
             }
         }
+        arm_wake_poll();
         if (!announce_sleep(request)) {
             end_sleep();
             body_poll();

@@ -62,7 +62,7 @@ class uring_driver final : public kernel_driver {
     ring ring_;
     std::vector<slot> slots_;
     std::uint32_t free_slot_ = no_slot;
-    bool wake_moving_ = false;
+    bool wake_armed_ = false;
     static constexpr std::uint32_t no_slot = UINT32_MAX;
 };
 
