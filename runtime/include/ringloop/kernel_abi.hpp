@@ -19,7 +19,6 @@ inline constexpr unsigned op_statx = 21;
 inline constexpr unsigned op_read = 22;
 inline constexpr unsigned op_write = 23;
 inline constexpr unsigned op_send = 26;
-inline constexpr unsigned op_send = 26;
 inline constexpr unsigned op_recv = 27;
 
 // The last opcode of Linux 6.1 (SENDMSG_ZC), the oldest kernel that is supported: a profile of it

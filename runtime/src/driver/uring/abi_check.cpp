@@ -21,7 +21,6 @@ static_assert(op_statx == IORING_OP_STATX);
 static_assert(op_read == IORING_OP_READ);
 static_assert(op_write == IORING_OP_WRITE);
 static_assert(op_send == IORING_OP_SEND);
-static_assert(op_send == IORING_OP_SEND);
 static_assert(op_recv == IORING_OP_RECV);
 static_assert(op_last_of_6_1 == IORING_OP_SENDMSG_ZC);
 

@@ -33,7 +33,7 @@ constexpr used_opcode used[] = {
     {abi::op_connect, "CONNECT"},   {abi::op_openat, "OPENAT"},
     {abi::op_close, "CLOSE"},       {abi::op_statx, "STATX"},
     {abi::op_read, "READ"},         {abi::op_write, "WRITE"},
-    {abi::op_send, "SEND"},         {abi::op_send, "SEND"},         {abi::op_recv, "RECV"},
+    {abi::op_send, "SEND"},         {abi::op_recv, "RECV"},
 };
 
 // What the protocol here relies on beyond the opcodes.
