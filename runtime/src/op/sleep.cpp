@@ -17,13 +17,13 @@ bool sleep_await::start(std::coroutine_handle<> handle, stop_scope* scope) {
     home_ = &running_scheduler();
     waiting_ = handle;
     const std::int64_t now_ns = home_->now_ns();
-    std::int64_t deadline_ns = time_ns_;
+    std::int64_t fires_ns = time_ns_;
     if (!absolute_) {
         const bool for_ever = time_ns_ > std::numeric_limits<std::int64_t>::max() - now_ns;
-        deadline_ns = for_ever ? std::numeric_limits<std::int64_t>::max() : now_ns + time_ns_;
+        fires_ns = for_ever ? std::numeric_limits<std::int64_t>::max() : now_ns + time_ns_;
     }
     if (scope != nullptr) scope->add(*this);
-    home_->timers().insert(*this, deadline_ns, now_ns);
+    home_->timers().insert(*this, fires_ns, now_ns);
     return true;
 }
 

@@ -2,9 +2,9 @@
 //
 // Owns the descriptor; move-only; the destructor closes without waiting. Reads and writes name
 // their offset, so any number may be under way at once. Errors: ringloop::error. Thread: the
-// scheduler's. Cancel: a read loses nothing; of a write it is not known how much was written; open
-// gives the new descriptor back; sync and status lose nothing. What the kernel has begun on a disk
-// is waited for.
+// scheduler's.
+// Cancel: a read loses nothing; of a write it is not known how much was written; a file that was
+// opened faster is returned; sync and status lose nothing. What a disk has begun is waited for.
 #pragma once
 
 #include <fcntl.h>
