@@ -4,6 +4,8 @@
 // Thread: the loop's, GIL held; worker_pool's threads never touch Python.
 #include "probe.hpp"
 
+#include <pthread.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -65,6 +67,7 @@ class worker final : public bridge::executor {
 
   private:
     void serve() {
+        pthread_setname_np(pthread_self(), "rl-worker");
         std::unique_lock lock(mutex_);
         for (;;) {
             filled_.wait(lock, [this] { return stopping_ || !queue_.empty(); });

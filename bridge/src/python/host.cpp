@@ -4,7 +4,10 @@
 
 #include <sched.h>
 
+#include <vector>
+
 #include "ringloop/bridge/python/awaitable.hpp"
+#include "ringloop/bridge/python/ref.hpp"
 
 namespace ringloop::bridge {
 
@@ -19,6 +22,11 @@ void loop_host::post_home(void* context, posted& node) noexcept {
 
 void loop_host::end_all() noexcept {
     ended_ = true;
+    // All are asked before one is waited for: they may stand in each other's way.
+    std::vector<ref> all;
+    for (awaitable* each = pending_; each != nullptr; each = each->next)
+        all.push_back(ref::share(each->object()));
+    for (const ref& each : all) reinterpret_cast<awaitable*>(each.get())->cancel(nullptr);
     while (pending_ != nullptr) pending_->collect();
     while (posting_.load(std::memory_order_acquire) != 0) sched_yield();
 }
