@@ -180,9 +180,13 @@ void after_progress(transport_state& t) noexcept {
 
 void sent_some(transport_state& t, int result) noexcept {
     outgoing& out = *t.out;
-    if (result < 0 && result != -EAGAIN && result != -EINTR) {
+    // Cancelled unasked (the thread that submitted it has ended): nothing was sent, as by EAGAIN.
+    const bool cancelled = result == -ECANCELED && out.send.cancel_requested;
+    const bool again =
+        result == -EAGAIN || result == -EINTR || (result == -ECANCELED && !cancelled);
+    if (result < 0 && !again) {
         give_outgoing(std::exchange(t.out, nullptr));
-        if (t.connection_lost_count > 0 || result == -ECANCELED) return;
+        if (t.connection_lost_count > 0 || cancelled) return;
         errno = -result;
         PyErr_SetFromErrno(PyExc_OSError);
         transport_failed(t, "Fatal write error on socket transport");
