@@ -1,0 +1,129 @@
+"""./dev bench interleave: one service, four ways (see examples/service/).
+
+    a  asyncio + executors    b  uvloop + executors    c  uvloop + native awaitables    d  ringloop
+
+GET /mix (a 64 x 64 product, a 64 KiB file and a keep-alive request to the service itself, at once)
+with 32 requests in flight: CPU per request, less the thread CPU time spent inside the compute
+functions, and requests/s. Then the same with /frame flat out beside it: loop lag. Shuffled rounds;
+a ratio compares two values of one round.
+
+    --rounds N  --seconds S of each phase  --variants bd  --cores 0 (the service's)  --json FILE
+"""
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.resources
+import json
+import random
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from common import placing, report, stats
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVICE = ROOT / "examples" / "service" / "serve.py"
+LOAD = Path(__file__).parent / "common" / "http_load.py"
+VARIANTS = {"a": ("asyncio", "executor"), "b": ("uvloop", "executor"), "c": ("uvloop", "native"),
+            "d": ("ringloop", "native")}
+IN_FLIGHT, FRAMES = 32, 2
+Round = dict[str, float]
+
+
+def photograph() -> str:
+    """matplotlib's sample."""
+    return str(importlib.resources.files("matplotlib") / "mpl-data/sample_data/grace_hopper.jpg")
+
+
+@contextlib.contextmanager
+def service(variant: str, cores: set[int]) -> Iterator[int]:
+    loop, work = VARIANTS[variant]
+    with subprocess.Popen(
+            [sys.executable, str(SERVICE), "--loop", loop, "--work", work, "--port", "0",
+             "--until-eof"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            preexec_fn=lambda: placing.pin(cores, real_time=False) and None) as process:
+        assert process.stdout is not None
+        try:
+            yield int(json.loads(process.stdout.readline())["port"])
+        finally:
+            process.terminate()
+
+
+def used(port: int) -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/stats", timeout=30) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def load(port: int, seconds: float, frames: int) -> dict[str, Any]:
+    done = subprocess.run([sys.executable, str(LOAD), str(port), str(seconds), str(IN_FLIGHT),
+                           str(frames), photograph()], capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    if any(each["errors"] for each in found.values()):
+        raise SystemExit(f"the service refused requests: {done.stdout}")
+    return found
+
+
+def measure(variant: str, options: argparse.Namespace) -> Round:
+    with service(variant, options.cores) as port:
+        load(port, min(1.0, options.seconds), 0)
+        before = used(port)
+        mix = load(port, options.seconds, 0)["/mix"]
+        after = used(port)
+        beside = load(port, options.seconds, FRAMES)
+        lag = used(port)["lag_us"]
+    spent = after["cpu_seconds"] - before["cpu_seconds"]
+    compute = after["compute_seconds"] - before["compute_seconds"]
+    return {"cpu_us": (spent - compute) / mix["requests"] * 1e6,
+            "all_cpu_us": spent / mix["requests"] * 1e6,
+            "per_second": mix["requests"] / options.seconds,
+            "p50_us": mix["p50_us"], "p99_us": mix["p99_us"],
+            "beside_lag_p99_us": lag["p99"],
+            "beside_frames_per_second": beside["/frame"]["requests"] / options.seconds}
+
+
+def show(rounds: dict[str, list[Round]]) -> None:
+    def mean(variant: str, key: str) -> float:
+        return stats.geometric_mean([max(each[key], 0.01) for each in rounds[variant]])
+
+    rows = [[f"{variant}  {' + '.join(VARIANTS[variant])}", f"{mean(variant, 'cpu_us'):.0f}",
+             f"{mean(variant, 'per_second'):.0f}", f"{mean(variant, 'p50_us') / 1e3:.2f}",
+             f"{mean(variant, 'p99_us') / 1e3:.2f}", f"{mean(variant, 'beside_lag_p99_us') / 1e3:.2f}",
+             f"{mean(variant, 'beside_frames_per_second'):.0f}"] for variant in rounds]
+    print(report.table(["", "CPU us/request less compute", "requests/s", "p50 ms", "p99 ms",
+                        "lag p99 ms beside /frame", "frames/s"], rows))
+
+
+def compare(rounds: dict[str, list[Round]], key: str) -> stats.Ratio:
+    return stats.paired([each[key] for each in rounds["d"]], [each[key] for each in rounds["b"]])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--variants", default="bd", help="b and d are always there")
+    parser.add_argument("--cores", type=lambda text: set(map(int, text.split(","))), default={0})
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    variants = sorted(set(options.variants) | {"b", "d"})
+    rounds: dict[str, list[Round]] = {variant: [] for variant in variants}
+    for number in range(options.rounds):
+        print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
+        for variant in random.sample(variants, len(variants)):
+            rounds[variant].append(measure(variant, options))
+    show(rounds)
+    cpu = compare(rounds, "cpu_us")
+    print(f"(d) over (b): CPU {cpu}, requests/s {compare(rounds, 'per_second')}, "
+          f"lag p99 beside /frame {compare(rounds, 'beside_lag_p99_us')}")
+    report.save(options.json, "interleave", {"rounds": rounds, "cores": sorted(options.cores)})
+    report.ratio(cpu.value, "CPU per /mix request less compute, ringloop over uvloop + executors, "
+                            "32 in flight")
+
+
+if __name__ == "__main__":
+    main()
