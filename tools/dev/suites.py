@@ -77,8 +77,21 @@ def catch(context: Context, suite: str, preset: str = "dev", timeout_s: float = 
     command = [str(program), *context.options]
     if preset == "tsan" and shutil.which("setarch"):
         command = ["setarch", platform.machine(), "-R", *command]   # TSan wants a plain layout
-    text, code = _tee(command, build.environment(**sanitizer_options(preset)), timeout_s)
+    env = build.environment(**sanitizer_options(preset), **_seeds(context, suite, preset))
+    text, code = _tee(command, env, timeout_s * (10 if context.all else 1))
     return [report.of_catch(part, text, code)]
+
+
+def _seeds(context: Context, suite: str, preset: str) -> dict[str, str]:
+    """How many random simulated runs, where the suite's own default is not meant."""
+    if context.all:
+        count = {"sim": 200_000 if preset == "dev" else 10_000, "python": 1_000}.get(suite)
+    else:
+        count = {"sim": 1_000, "python": 10}.get(suite) if preset != "dev" else None
+    found = {"RINGLOOP_SIM_SEEDS": str(count)} if count else {}
+    if preset != "dev" and suite == "python" and not context.all:
+        found["RINGLOOP_SIM_STRIDE"] = "7"
+    return found
 
 
 def sanitizer_options(preset: str) -> dict[str, str]:
@@ -119,13 +132,18 @@ def part_python(context: Context) -> list[Tally]:
     tallies = []
     for interpreter in context.interpreters:
         build = context.build("dev", interpreter)
-        tallies += pytest(context, f"python {interpreter.version}", ["tests/python"], build)
+        tallies += pytest(context, f"python {interpreter.version}", ["tests/python"], build,
+                          timeout_s=3600 if context.all else 900,
+                          **_seeds(context, "python", "dev"))
     return tallies
+
+
+_FEW_SIMULATIONS = {"RINGLOOP_SIM_SEEDS": "5", "RINGLOOP_SIM_STRIDE": "20"}
 
 
 def part_python_debug(context: Context) -> list[Tally]:
     return pytest(context, "python debug mode", ["tests/python"], context.build("dev"),
-                  PYTHONASYNCIODEBUG="1", PYTHONDEVMODE="1")
+                  PYTHONASYNCIODEBUG="1", PYTHONDEVMODE="1", **_FEW_SIMULATIONS)
 
 
 def part_asan(context: Context) -> list[Tally]:
@@ -133,7 +151,8 @@ def part_asan(context: Context) -> list[Tally]:
     for suite in ("unit", "sim", "kernel"):
         tallies += catch(context, suite, "asan", 600)
     return tallies + pytest(context, "python (asan)", ["tests/python"], context.build("asan"),
-                            timeout_s=1500, RINGLOOP_TEST_SLOWDOWN="5")
+                            timeout_s=3600 if context.all else 1500, RINGLOOP_TEST_SLOWDOWN="5",
+                            **_seeds(context, "python", "asan"))
 
 
 # The runtime alone, as on a machine that has neither Python nor oneTBB.
