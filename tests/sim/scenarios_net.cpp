@@ -35,6 +35,13 @@ task<void> echo(world& w) {
     });
 }
 const registered echo_scenario({.name = "echo", .body = echo});
+// The same through a completion queue that overflows and a submission queue that fills up.
+const registered narrow_scenario({.name = "echo_through_narrow_queues",
+                                  .body = echo,
+                                  .configure = [](rl::testing::fake_config& config) {
+                                      config.driver.submission_entries = 2;
+                                      config.driver.completion_entries = 2;
+                                  }});
 
 // ---- accept_storm: more connections than the backlog holds, each gone again at once
 

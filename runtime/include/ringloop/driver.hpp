@@ -19,6 +19,7 @@
 //    free;
 //  - an accept, receive, receive_into or poll that the kernel cancelled unasked (the thread that
 //    armed it has exited) is re-armed on the running thread;
+//  - an operation interrupted before it did anything (EINTR) is started again;
 //  - a buffer that comes with an error or the end of a stream goes straight back to the pool;
 //  - operations in flight are listed and counted, buffers given out are counted.
 #pragma once
@@ -174,12 +175,10 @@ class driver {
     // Readable by another poller (epoll, select, another ring) when poll() would find something:
     // for guests of a foreign loop.
     [[nodiscard]] virtual int pollable_fd() const noexcept = 0;
-    // For a guest, before its thread sleeps in the foreign poller: from here to unpark() a wake()
-    // makes pollable_fd() readable. False: has_work() said that there is work already. The body
-    // keeps its own wake operation armed whenever parked.
-    [[nodiscard]] bool park(const wait_request& request) noexcept {
-        return announce_sleep(request);
-    }
+    // For a guest, before its thread sleeps in the foreign poller: submits what is queued, and from
+    // here to unpark() a wake() makes pollable_fd() readable. False: there is work already (queued
+    // here, or has_work() said so), do not sleep.
+    [[nodiscard]] bool park(const wait_request& request) noexcept;
     void unpark() noexcept { end_sleep(); }
 
     [[nodiscard]] const capabilities& what() const noexcept { return capabilities_; }
@@ -227,16 +226,25 @@ class driver {
     class completion_queue {
       public:
         [[nodiscard]] std::size_t size() const noexcept { return tail_ - head_; }
-        void push(const queued& entry);
-        queued pop() noexcept;
-        queued purge(std::size_t index) noexcept;  // leaves a hole there
         [[nodiscard]] std::size_t live() const noexcept { return size() - holes_; }
+        void push(const queued& entry) {
+            if (size() == capacity_) grow();
+            slots_[tail_++ & (capacity_ - 1)] = entry;
+        }
+        queued pop() noexcept {
+            const queued entry = slots_[head_++ & (capacity_ - 1)];
+            if (entry.op == nullptr) --holes_;
+            return entry;
+        }
+        queued purge(std::size_t index) noexcept;  // leaves a hole there
         [[nodiscard]] queued& at(std::size_t index) noexcept {
-            return slots_[(head_ + index) & (slots_.size() - 1)];
+            return slots_[(head_ + index) & (capacity_ - 1)];
         }
 
       private:
-        std::vector<queued> slots_;
+        void grow();
+        std::unique_ptr<queued[]> slots_;
+        std::size_t capacity_ = 0;
         std::size_t head_ = 0;
         std::size_t tail_ = 0;
         std::size_t holes_ = 0;

@@ -31,6 +31,11 @@ bool restartable(const operation& op) noexcept {
     }
 }
 
+// Interrupted before it did anything: may be started again as if nothing had been.
+bool repeatable(const operation& op) noexcept {
+    return op.code != op_code::connect && op.code != op_code::close;
+}
+
 // A multishot operation that ended with this result ended without a cause.
 bool ended_early(const operation& op, std::int32_t result) noexcept {
     return op.multishot && (op.code == op_code::receive ? result > 0 : result >= 0);
@@ -47,23 +52,15 @@ bool erase_one(std::vector<operation*>& from, const operation& op) noexcept {
 
 // ---- completion queue
 
-void driver::completion_queue::push(const queued& entry) {
-    if (size() == slots_.size()) {
-        std::vector<queued> larger(slots_.empty() ? 64 : slots_.size() * 2);
-        const std::size_t count = size();
-        for (std::size_t i = 0; i < count; ++i) larger[i] = at(i);
-        slots_.swap(larger);
-        head_ = 0;
-        tail_ = count;
-    }
-    slots_[tail_++ & (slots_.size() - 1)] = entry;
-}
-
-driver::queued driver::completion_queue::pop() noexcept {
-    assert(size() != 0);
-    const queued entry = slots_[head_++ & (slots_.size() - 1)];
-    if (entry.op == nullptr) --holes_;
-    return entry;
+void driver::completion_queue::grow() {
+    const std::size_t count = size();
+    const std::size_t larger = capacity_ == 0 ? 64 : capacity_ * 2;
+    auto slots = std::make_unique<queued[]>(larger);
+    for (std::size_t i = 0; i < count; ++i) slots[i] = at(i);
+    slots_ = std::move(slots);
+    capacity_ = larger;
+    head_ = 0;
+    tail_ = count;
 }
 
 driver::queued driver::completion_queue::purge(std::size_t index) noexcept {
@@ -189,7 +186,8 @@ void driver::end(operation& op, completion last) noexcept {
         --moving_;
     }
     if (op.cancel_requested) {
-        if (last.result == -ENOBUFS) last.result = -ECANCELED;
+        const bool interrupted = last.result == -EINTR && repeatable(op);
+        if (last.result == -ENOBUFS || interrupted) last.result = -ECANCELED;
         push(op, last);
         return;
     }
@@ -197,7 +195,8 @@ void driver::end(operation& op, completion last) noexcept {
     if (last.result == -ENOBUFS && op.code == op_code::receive) {
         ++counters_.starved;
         starved_.push_back(&op);
-    } else if (last.result == -ECANCELED && restartable(op)) {
+    } else if ((last.result == -ECANCELED && restartable(op)) ||
+               (last.result == -EINTR && repeatable(op))) {
         ended_.push_back(&op);
     } else if (ended_early(op, last.result)) {
         last.more = true;
@@ -282,6 +281,12 @@ wait_result driver::wait(const wait_request& request) noexcept {
         return wait_result::ready;
     }
     return body_wait(request);
+}
+
+bool driver::park(const wait_request& request) noexcept {
+    flush();
+    if (undelivered_total() != 0 || rearm_due()) return false;
+    return announce_sleep(request);
 }
 
 bool driver::announce_sleep(const wait_request& request) noexcept {

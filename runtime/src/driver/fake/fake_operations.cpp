@@ -33,6 +33,12 @@ bool takes_time(const operation& op, const simulated_object* target) noexcept {
     }
 }
 
+// A one-shot receive may ask for less than a buffer.
+std::size_t receive_size(const operation& op, std::size_t buffer_size) noexcept {
+    const std::size_t asked = op.arguments.memory.size;
+    return asked == 0 ? buffer_size : std::min(asked, buffer_size);
+}
+
 std::int64_t asked_of(const operation& op) noexcept {
     switch (op.code) {
         case op_code::receive_into:
@@ -118,7 +124,8 @@ std::int64_t fake_driver::natural_result(const flight& f) const noexcept {
     };
     switch (op.code) {
         case op_code::receive:
-            return bounded(kernel_.receivable(*f.target), static_cast<std::int64_t>(buffer_size()));
+            return bounded(kernel_.receivable(*f.target),
+                           static_cast<std::int64_t>(receive_size(op, buffer_size())));
         case op_code::receive_into:
             return bounded(kernel_.receivable(*f.target), asked_of(op));
         case op_code::read:
@@ -234,10 +241,12 @@ completion fake_driver::perform_receive(flight& f, std::size_t max) {
     const auto poisoned = [&](std::byte b) { return b == std::byte{0xdb}; };
     if (!std::all_of(memory, memory + buffer_size(), poisoned))
         violations_.push_back("buffer " + std::to_string(id) + " was written to while it was free");
+    const std::size_t asked = f.op->arguments.memory.size;
+    if (asked != 0) max = std::min(max, asked);
     const iovec piece = {memory, buffer_size()};
     completion c;
-    c.result =
-        static_cast<int>(kernel_.receive(*f.target, {&piece, 1}, std::min(max, buffer_size())));
+    c.result = static_cast<int>(
+        kernel_.receive(*f.target, {&piece, 1}, std::min(max, receive_size(*f.op, buffer_size()))));
     c.more = f.op->multishot && c.result > 0;
     // The end of a stream may or may not come with a buffer: both are seen from kernels.
     if (c.result > 0 || (c.result == 0 && (sequence_ & 1) != 0)) {

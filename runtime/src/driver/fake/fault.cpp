@@ -117,6 +117,31 @@ void add_for_verb(list& all, const step_record& step) {
     }
 }
 
+// Immediate verbs are attempts: "not now" sends their caller to the slow way. Operations that were
+// interrupted, and waiting ones that were cancelled unasked, are started again by the driver.
+bool harmless_error(step_kind kind, std::int64_t number) noexcept {
+    switch (kind) {
+        case step_kind::try_send:
+        case step_kind::try_receive:
+        case step_kind::try_pread:
+            return number == EAGAIN || number == EINTR;
+        case step_kind::try_close:
+            return number == EINTR;
+        case step_kind::accept:
+            return number == EINTR || number == ECANCELED || number == EMFILE || number == ENFILE ||
+                   number == ENOMEM || number == EAGAIN;
+        case step_kind::receive:
+        case step_kind::receive_into:
+        case step_kind::poll:
+            return number == EINTR || number == ECANCELED;
+        case step_kind::connect:
+        case step_kind::close:
+            return false;
+        default:
+            return kind < step_kind::cancel && number == EINTR;
+    }
+}
+
 }  // namespace
 
 std::vector<fault> applicable_faults(const step_record& step) {
@@ -154,10 +179,7 @@ bool harmless(const step_record& step, const fault& what) noexcept {
         case fault_kind::interrupt:
             return true;
         case fault_kind::error:
-            // Immediate verbs are attempts: "not now" sends their caller to the slow way.
-            return (step.kind == step_kind::try_send || step.kind == step_kind::try_receive ||
-                    step.kind == step_kind::try_pread) &&
-                   what.value == EAGAIN;
+            return harmless_error(step.kind, what.value);
         case fault_kind::end_of_stream:
         case fault_kind::cancel_wins:
         case fault_kind::jump:
