@@ -177,12 +177,14 @@ bool uring_driver::take(const io_uring_cqe& cqe) noexcept {
 uring_driver::news uring_driver::reap() noexcept {
     news found;
     io_uring_cq& cq = ring_.io.cq;
+    const unsigned mask = *cq.kring_mask;
     for (int round = 0;; ++round) {
-        while (::io_uring_cq_ready(&ring_.io) != 0) {
-            const io_uring_cqe cqe = cq.cqes[*cq.khead & *cq.kring_mask];
-            ::io_uring_cq_advance(&ring_.io, 1);
-            ++(take(cqe) ? found.owners : found.internal);
+        const unsigned count = ::io_uring_cq_ready(&ring_.io);
+        const unsigned head = *cq.khead;
+        for (unsigned i = 0; i < count; ++i) {
+            ++(take(cq.cqes[(head + i) & mask]) ? found.owners : found.internal);
         }
+        ::io_uring_cq_advance(&ring_.io, count);
         if ((kernel_asks() & IORING_SQ_CQ_OVERFLOW) == 0 || round == overflow_rounds_max) break;
         ++counters_.overflows;
         ++counters_.enters;
