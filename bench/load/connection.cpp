@@ -28,6 +28,12 @@ std::size_t content_length(const std::string& head) {
     throw std::runtime_error("an answer without Content-Length: " + head);
 }
 
+std::string printable(std::string text) {
+    for (char& one : text)
+        if (one != '\n' && (one < ' ' || one > '~')) one = '.';
+    return text;
+}
+
 }  // namespace
 
 std::int64_t now_ns() noexcept {
@@ -98,7 +104,7 @@ bool connection::check_answer() {
     if (answer_.compare(0, 12, "HTTP/1.1 200") != 0 ||
         answer_.compare(head_size_, std::string::npos, what_->body) != 0)
         throw std::runtime_error("a wrong answer to " + what_->name + ": " +
-                                 answer_.substr(0, head_size_ + 300));
+                                 printable(answer_.substr(0, head_size_ + 300)));
     return true;
 }
 

@@ -49,7 +49,7 @@ def test(arguments: list[str]) -> int:
 
 def demo(arguments: list[str]) -> int:
     """[--seconds N] [--json FILE] [--port N]   the example service under four loops"""
-    return _script(ROOT / "examples" / "service" / "demo.py", arguments, "demo", machine.BUILD)
+    return _script(ROOT / "bench" / "demo.py", arguments, "demo", machine.BUILD)
 
 
 def bench(arguments: list[str]) -> int:

@@ -1,0 +1,1 @@
+"""Parts of bench/demo.py: the load's plan, the server process, the table, the chart."""
