@@ -118,7 +118,8 @@ class operation {
     void prepare_nop() noexcept;
     void prepare_accept(int listener, bool repeat) noexcept;  // repeat: multishot
     void prepare_connect(int socket, const sockaddr* address, socklen_t size) noexcept;
-    void prepare_receive(int socket, bool repeat) noexcept;  // repeat: multishot
+    // repeat: multishot. size_max: of a one-shot receive; 0 is a whole buffer of the pool.
+    void prepare_receive(int socket, bool repeat, std::size_t size_max = 0) noexcept;
     void prepare_receive_into(int socket, void* data, std::size_t size) noexcept;
     void prepare_send(int socket, const msghdr* message, int flags = 0) noexcept;
     void prepare_poll(int fd, std::uint32_t events, bool repeat = false) noexcept;

@@ -34,8 +34,10 @@ void operation::prepare_connect(int socket, const sockaddr* address, socklen_t s
     arguments.connect = {address, size};
 }
 
-void operation::prepare_receive(int socket, bool repeat) noexcept {
+void operation::prepare_receive(int socket, bool repeat, std::size_t size_max) noexcept {
+    assert(!repeat || size_max == 0);
     prepare(op_code::receive, socket, repeat);
+    arguments.memory = {nullptr, size_max, -1};
 }
 
 void operation::prepare_receive_into(int socket, void* data, std::size_t size) noexcept {

@@ -135,7 +135,10 @@ epoll_driver::outcome epoll_driver::attempt_receive(operation& op, std::uint32_t
             return {outcome::kind::ended, {.result = -ENOBUFS}};
         }
         const buffer_id id = free_buffers_.back();
-        const ssize_t result = answer(::recv(op.fd, buffer(id), pool_buffer_size_, MSG_DONTWAIT));
+        const std::size_t asked = op.arguments.memory.size;
+        const std::size_t size =
+            asked == 0 ? pool_buffer_size_ : std::min(asked, pool_buffer_size_);
+        const ssize_t result = answer(::recv(op.fd, buffer(id), size, MSG_DONTWAIT));
         if (result <= 0) return settled(result);
         free_buffers_.pop_back();
         const completion got{

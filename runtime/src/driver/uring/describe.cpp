@@ -18,7 +18,7 @@ void describe_receive(const operation& op, io_uring_sqe& sqe) noexcept {
     if (op.multishot) {
         ::io_uring_prep_recv_multishot(&sqe, op.fd, nullptr, 0, 0);
     } else {
-        ::io_uring_prep_recv(&sqe, op.fd, nullptr, 0, 0);
+        ::io_uring_prep_recv(&sqe, op.fd, nullptr, capped(op.arguments.memory.size), 0);
     }
     sqe.flags |= IOSQE_BUFFER_SELECT;
     sqe.buf_group = buffer_group;

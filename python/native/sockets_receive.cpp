@@ -1,0 +1,135 @@
+// sock_recv, sock_recv_into. Contract in sockets.hpp. Thread: the loop's, GIL held.
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "sockets.hpp"
+#include "sockets_works.hpp"
+
+namespace ringloop::python {
+namespace {
+
+using bridge::ref;
+
+class receive_work final : public socket_work {
+  public:
+    receive_work(PyObject* socket, std::size_t size) noexcept : socket_work(socket), size_(size) {
+        takes_back = true;
+    }
+    PyObject* result() noexcept override { return raise_error() ? nullptr : value_.release(); }
+    void undelivered(PyObject* value) noexcept override {
+        PyObject* bytes = value != nullptr ? value : value_.get();
+        if (bytes != nullptr && PyBytes_GET_SIZE(bytes) > 0) keep(socket(), "bytes", bytes);
+    }
+    [[nodiscard]] const char* name() const noexcept override { return "sock_recv"; }
+
+  private:
+    void begin() noexcept override;
+    void completed(const completion& done) noexcept override;
+    void deliver(const char* data, std::size_t size) noexcept;
+    const std::size_t size_;
+    ref value_;
+};
+
+void receive_work::deliver(const char* data, std::size_t size) noexcept {
+    value_ = ref::steal(PyBytes_FromStringAndSize(data, static_cast<Py_ssize_t>(size)));
+    if (value_) return owner().finish();
+    PyErr_Clear();
+    fail(-ENOMEM);
+}
+
+void receive_work::begin() noexcept {
+    if (const ref kept = ref::steal(take_kept(socket(), "bytes"))) {
+        const auto have = static_cast<std::size_t>(PyBytes_GET_SIZE(kept.get()));
+        const std::size_t give = std::min(have, size_);
+        keep_bytes(socket(), PyBytes_AS_STRING(kept.get()) + give, have - give);
+        return deliver(PyBytes_AS_STRING(kept.get()), give);
+    }
+    if (size_ == 0) return deliver(nullptr, 0);
+    op.prepare_receive(fd, false, size_);
+    submit();
+}
+
+void receive_work::completed(const completion& done) noexcept {
+    if (done.result <= 0) {
+        if (done.buffer != no_buffer) io().release_buffer(done.buffer);
+        return done.result < 0 ? fail(done.result) : deliver(nullptr, 0);
+    }
+    auto got = static_cast<std::size_t>(done.result);
+    const auto* data = reinterpret_cast<const char*>(io().buffer(done.buffer));
+    // A full buffer, and the caller has room: the rest is most likely there.
+    const std::size_t room = got == io().buffer_size() && size_ > got ? size_ - got : 0;
+    PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(got + room));
+    if (bytes == nullptr) {
+        PyErr_Clear();
+        keep_bytes(socket(), data, got);
+        io().release_buffer(done.buffer);
+        return fail(-ENOMEM);
+    }
+    std::copy_n(data, got, PyBytes_AS_STRING(bytes));
+    io().release_buffer(done.buffer);
+    if (room != 0) {
+        const iovec piece{PyBytes_AS_STRING(bytes) + got, room};
+        const ssize_t more = io().try_receive(fd, {&piece, 1});
+        if (more > 0) got += static_cast<std::size_t>(more);
+        if (_PyBytes_Resize(&bytes, static_cast<Py_ssize_t>(got)) < 0) {
+            PyErr_Clear();
+            return fail(-ENOMEM);
+        }
+    }
+    value_ = ref::steal(bytes);
+    owner().finish();
+}
+
+class receive_into_work final : public socket_work {
+  public:
+    explicit receive_into_work(PyObject* socket) noexcept : socket_work(socket) {
+        takes_back = true;
+    }
+    pinned_buffer buffer;
+
+    PyObject* result() noexcept override {
+        return raise_error() ? nullptr : PyLong_FromSize_t(got_);
+    }
+    void undelivered(PyObject* /*value*/) noexcept override {
+        keep_bytes(socket(), buffer.data(), got_);
+    }
+    [[nodiscard]] const char* name() const noexcept override { return "sock_recv_into"; }
+
+  private:
+    void begin() noexcept override;
+    void completed(const completion& done) noexcept override {
+        if (done.result < 0) return fail(done.result);
+        got_ = static_cast<std::size_t>(done.result);
+        owner().finish();
+    }
+    std::size_t got_ = 0;
+};
+
+void receive_into_work::begin() noexcept {
+    if (const ref kept = ref::steal(take_kept(socket(), "bytes"))) {
+        const auto have = static_cast<std::size_t>(PyBytes_GET_SIZE(kept.get()));
+        got_ = std::min(have, buffer.size());
+        std::copy_n(PyBytes_AS_STRING(kept.get()), got_, buffer.data());
+        keep_bytes(socket(), PyBytes_AS_STRING(kept.get()) + got_, have - got_);
+        return owner().finish();
+    }
+    if (buffer.size() == 0) return owner().finish();
+    op.prepare_receive_into(fd, buffer.data(), buffer.size());
+    submit();
+}
+
+}  // namespace
+
+PyObject* await_receive(PyObject* socket, std::size_t size) noexcept {
+    return bridge::await_source<receive_work>(socket, size);
+}
+
+PyObject* await_receive_into(PyObject* socket, PyObject* buffer) noexcept {
+    std::unique_ptr<receive_into_work> work(new (std::nothrow) receive_into_work(socket));
+    if (!work) return PyErr_NoMemory();
+    if (!work->buffer.take(buffer, PyBUF_WRITABLE)) return nullptr;
+    return bridge::new_awaitable(std::move(work));
+}
+
+}  // namespace ringloop::python
