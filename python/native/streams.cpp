@@ -1,15 +1,212 @@
-// The native data path of asyncio's streams. Contract in streams.hpp.
+// The native data path of asyncio's streams: joining transport, reader and writer; feeding.
+// Contract in streams.hpp. Thread: the loop's, GIL held.
 #include "streams.hpp"
 
-namespace ringloop::python {
+#include <structmember.h>
 
-void stream_protocol_changed(transport_state&) noexcept {}
-void stream_connection_made(transport_state&) noexcept {}
-bool stream_feed(transport_state&, const char*, std::size_t) noexcept {
-    return false;
+#include "stream_methods.hpp"
+#include "stream_read.hpp"
+#include "transport_names.hpp"
+
+namespace ringloop::python {
+namespace {
+
+using bridge::ref;
+
+PyObject* reader_class = nullptr;    // asyncio.StreamReader
+PyObject* writer_class = nullptr;    // asyncio.StreamWriter
+PyObject* protocol_class = nullptr;  // asyncio.StreamReaderProtocol
+PyObject* native_reader_class = nullptr;
+PyObject* native_writer_class = nullptr;
+
+bool is_exactly(PyObject* object, PyObject* type) noexcept {
+    return reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
 }
-int add_stream_types(PyObject*) noexcept {
+
+int become(PyObject* object, PyObject* type) noexcept {
+    return PyObject_SetAttrString(object, "__class__", type);
+}
+
+ref referent(PyObject* reference) noexcept {
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject* object = nullptr;
+    if (PyWeakref_GetRef(reference, &object) < 0) PyErr_Clear();
+    return ref::steal(object);
+#else
+    PyObject* object = PyWeakref_GetObject(reference);
+    return object == nullptr || object == Py_None ? ref() : ref::share(object);
+#endif
+}
+
+// ---- the callback of start_server(): gets a native writer
+
+struct connected_object {
+    PyObject_HEAD vectorcallfunc call;
+    PyObject* callback;
+};
+PyTypeObject* connected_type = nullptr;
+
+connected_object* connected(PyObject* self) noexcept {
+    return reinterpret_cast<connected_object*>(self);
+}
+
+PyObject* call_connected(PyObject* self, PyObject* const* arguments, std::size_t count,
+                         PyObject* keywords) {
+    ref callback = ref::share(connected(self)->callback);
+    if (PyVectorcall_NARGS(count) == 2 && is_exactly(arguments[1], writer_class)) {
+        PyObject* writer = arguments[1];
+        ref protocol = ref::steal(PyObject_GetAttr(writer, stream_name()._protocol));
+        if (!protocol ||
+            PyObject_SetAttr(protocol.get(), stream_name()._client_connected_cb, callback.get()) <
+                0 ||
+            become(writer, native_writer_class) < 0) {
+            return nullptr;
+        }
+    }
+    return PyObject_Vectorcall(callback.get(), arguments, count, keywords);
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(connected(self)->callback);
     return 0;
+}
+int clear(PyObject* self) noexcept {
+    Py_CLEAR(connected(self)->callback);
+    return 0;
+}
+void dealloc(PyObject* self) noexcept {
+    PyObject_GC_UnTrack(self);
+    clear(self);
+    PyTypeObject* type = Py_TYPE(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+PyMemberDef connected_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(connected_object, call), READONLY, nullptr},
+    {"__wrapped__", T_OBJECT_EX, offsetof(connected_object, callback), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+
+int add_connected_type() noexcept {
+    PyType_Slot type_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+                                {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                                {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                                {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                                {Py_tp_members, connected_members},
+                                {0, nullptr}};
+    PyType_Spec spec = {"ringloop._native._ClientConnected", sizeof(connected_object), 0,
+                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                            Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                        type_slots};
+    connected_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+    return connected_type != nullptr ? 0 : -1;
+}
+
+int wrap_callback(PyObject* protocol) noexcept {
+    ref callback = ref::steal(PyObject_GetAttr(protocol, stream_name()._client_connected_cb));
+    if (!callback) return -1;
+    if (callback.get() == Py_None ||
+        is_exactly(callback.get(), reinterpret_cast<PyObject*>(connected_type))) {
+        return 0;
+    }
+    ref wrapper = ref::steal(connected_type->tp_alloc(connected_type, 0));
+    if (!wrapper) return -1;
+    connected(wrapper.get())->call = call_connected;
+    connected(wrapper.get())->callback = callback.release();
+    return PyObject_SetAttr(protocol, stream_name()._client_connected_cb, wrapper.get());
+}
+
+// 0: joined, or not a case for us; -1 with an exception set.
+int join(transport_state& t) noexcept {
+    ref reference = ref::steal(PyObject_GetAttr(t.protocol, stream_name()._stream_reader_wr));
+    if (!reference) return -1;
+    if (!PyWeakref_Check(reference.get())) return 0;
+    ref reader = referent(reference.get());
+    if (!reader) return 0;
+    const bool stock = is_exactly(reader.get(), reader_class);
+    if (!stock && !is_exactly(reader.get(), native_reader_class)) return 0;
+    ref link = ref::steal(reinterpret_cast<PyObject*>(make_stream_link(reference.get())));
+    if (!link) return -1;
+    if (stock && become(reader.get(), native_reader_class) < 0) return -1;
+    if (t.connection_lost_count == 0 && !t.started && wrap_callback(t.protocol) < 0) return -1;
+    t.reader = link.release();
+    t.kind = feed::stream;
+    return 0;
+}
+
+// Stock flow control: above twice the limit the transport pauses.
+int pause_above_limit(transport_state& t, PyObject* reader, std::size_t size) noexcept {
+    const Py_ssize_t limit = reader_limit(reader);
+    if (limit < 0) return -1;
+    if (size / 2 < static_cast<std::size_t>(limit) || size <= 2 * static_cast<std::size_t>(limit)) {
+        return 0;
+    }
+    const int paused = reader_flag(reader, stream_name()._paused);
+    if (paused != 0) return paused < 0 ? -1 : 0;
+    if (transport_pause_reading(t) < 0) return -1;
+    return PyObject_SetAttr(reader, stream_name()._paused, Py_True);
+}
+
+// Appends to the buffer and tells whoever waits.
+int feed_buffer(transport_state& t, PyObject* reader, stream_link& link, const char* data,
+                std::size_t size) noexcept {
+    ref buffer = reader_buffer(reader);
+    if (!buffer) return -1;
+    if (link.parked != nullptr && PyByteArray_GET_SIZE(buffer.get()) == 0) {
+        const std::size_t taken = link.parked->offer(data, size);
+        data += taken;
+        size -= taken;
+        if (size == 0) return 0;
+        if (append_to(buffer.get(), data, size) < 0) return -1;
+    } else {
+        if (append_to(buffer.get(), data, size) < 0) return -1;
+        if (link.parked != nullptr) {
+            link.parked->look_again();
+        } else {
+            ref waiter = ref::steal(PyObject_GetAttr(reader, stream_name()._waiter));
+            if (!waiter) return -1;
+            if (waiter.get() != Py_None) {
+                ref done =
+                    ref::steal(PyObject_CallMethodNoArgs(reader, stream_name()._wakeup_waiter));
+                if (!done) return -1;
+            }
+        }
+    }
+    if (link.parked != nullptr) return 0;  // it wants more than there is: pausing would starve it
+    return pause_above_limit(t, reader,
+                             static_cast<std::size_t>(PyByteArray_GET_SIZE(buffer.get())));
+}
+
+}  // namespace
+
+void stream_protocol_changed(transport_state& t) noexcept {
+    if (t.kind != feed::data || !is_exactly(t.protocol, protocol_class)) return;
+    if (join(t) < 0) PyErr_Clear();  // the stock way works without us
+}
+
+void stream_feed(transport_state& t, const char* data, std::size_t size) noexcept {
+    ref link = ref::share(t.reader);
+    ref reader = referent(reinterpret_cast<stream_link*>(link.get())->reader);
+    if (!reader) return;  // nobody reads any more: dropped, as the stock protocol does
+    if (feed_buffer(t, reader.get(), *reinterpret_cast<stream_link*>(link.get()), data, size) < 0) {
+        transport_failed(t, "Fatal error: the stream's buffer could not take data.");
+    }
+}
+
+int add_stream_types(PyObject*) noexcept {
+    ref module = ref::steal(PyImport_ImportModule("asyncio.streams"));
+    if (!module || load_stream_names() < 0 || add_stream_link_type() < 0 ||
+        add_connected_type() < 0) {
+        return -1;
+    }
+    reader_class = PyObject_GetAttrString(module.get(), "StreamReader");
+    writer_class = PyObject_GetAttrString(module.get(), "StreamWriter");
+    protocol_class = PyObject_GetAttrString(module.get(), "StreamReaderProtocol");
+    if (reader_class == nullptr || writer_class == nullptr || protocol_class == nullptr) return -1;
+    native_reader_class = make_native_reader(reader_class);
+    native_writer_class = make_native_writer(writer_class);
+    return native_reader_class != nullptr && native_writer_class != nullptr ? 0 : -1;
 }
 
 }  // namespace ringloop::python

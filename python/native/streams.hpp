@@ -11,12 +11,11 @@
 
 namespace ringloop::python {
 
-// The protocol was set: decides whether this transport feeds a reader.
+// The protocol was set: decides whether this transport feeds a reader (feed::stream). A stock
+// reader then becomes a native one, and so will the writer that start_server()'s callback gets.
 void stream_protocol_changed(transport_state& t) noexcept;
-// connection_made() has run: the stock reader and writer of this connection become native ones.
-void stream_connection_made(transport_state& t) noexcept;
-// Gives all of `data` to the reader, as data_received() would. False: use data_received().
-[[nodiscard]] bool stream_feed(transport_state& t, const char* data, std::size_t size) noexcept;
+// Gives all of `data` to the reader, as data_received() would.
+void stream_feed(transport_state& t, const char* data, std::size_t size) noexcept;
 
 int add_stream_types(PyObject* module) noexcept;
 

@@ -221,7 +221,6 @@ PyObject* transport_start_reading(PyObject* self, PyObject* const* arguments,
     transport_state& t = state_of(self);
     t.started = true;
     if (io_usable(t) && !t.closing && !t.paused) transport_at_turn_end(t);
-    stream_connection_made(t);
     if (count == 0 || arguments[0] == Py_None) Py_RETURN_NONE;
     return PyObject_CallFunctionObjArgs(names().set_result_unless_cancelled, arguments[0], Py_None,
                                         nullptr);

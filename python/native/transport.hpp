@@ -46,7 +46,7 @@ struct transport_state {
     PyObject* context = nullptr;   // every callback of this connection runs in it
     protocol_method received;      // data_received or buffer_updated
     protocol_method get_buffer;    // buffered only
-    PyObject* reader = nullptr;    // stream only: weak reference to the StreamReader
+    PyObject* reader = nullptr;    // stream only: its stream_link
     PyObject* socket = nullptr;    // the Python socket, if there is one
     PyObject* server = nullptr;
     PyObject* held = nullptr;  // list of bytes that arrived while reading was paused

@@ -154,8 +154,8 @@ void deliver_slowly(transport_state& t, const char* data, std::size_t size) noex
         std::size_t taken = size;
         if (t.kind == feed::buffered) {
             taken = deliver_buffered(t, data, size);
-        } else if (t.kind == feed::stream && stream_feed(t, data, size)) {
-            // taken whole
+        } else if (t.kind == feed::stream) {
+            stream_feed(t, data, size);
         } else {
             ref bytes = ref::steal(PyBytes_FromStringAndSize(data, static_cast<Py_ssize_t>(size)));
             if (bytes) {
@@ -221,9 +221,10 @@ void on_data(transport_state& t, const completion& result) noexcept {
         }
         return;
     }
-    loop_object* loop = loop_of(t);
-    ref keep_loop = ref::share(reinterpret_cast<PyObject*>(loop));
-    {
+    ref keep_loop = ref::share(reinterpret_cast<PyObject*>(loop_of(t)));
+    if (t.kind == feed::stream && !t.paused && t.held == nullptr) {
+        stream_feed(t, data, size);  // runs no code of the user's: no context needed
+    } else {
         context_scope scope(t);
         deliver_slowly(t, data, size);
     }
