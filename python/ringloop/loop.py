@@ -79,13 +79,17 @@ class EventLoop(SocketMixin, SignalMixin, _native.LoopCore, base_events.BaseEven
 
     def close(self) -> None:
         """Closes the loop: nothing of it is in flight afterwards. Twice is fine; while it runs, RuntimeError."""
+        if self.is_closed():  # also the loop of a forked child's parent, which still says it runs
+            return
         if self.is_running():
             raise RuntimeError("Cannot close a running event loop")
-        if self.is_closed():
-            return
         self._close_signals()
         base_events.BaseEventLoop.close(self)
         self._shut_down()
+
+    def _check_closed(self) -> None:
+        if self._closed:
+            self._run()  # raises, and says if it was a fork that closed it
 
     def set_debug(self, enabled: bool) -> None:
         """Turns asyncio's debug mode on or off."""
