@@ -30,11 +30,14 @@ using bridge::ref;
 // Suspends once; the ring's NOP ends it.
 class nop_source final : public bridge::operation_source {
   public:
-    explicit nop_source(ref value) noexcept : value_(std::move(value)) {}
+    // `suspend`: a guest must not deliver it at its submit, which it may.
+    nop_source(ref value, bool suspend) noexcept : value_(std::move(value)), suspend_(suspend) {}
     void start(loop_host& host, awaitable& owner) noexcept override {
         bind(host, owner);
         op.prepare_nop();
-        submit();
+        if (!suspend_) return submit();
+        io().submit(op);
+        io().flush();
     }
     PyObject* result() noexcept override { return value_.release(); }
     [[nodiscard]] const char* name() const noexcept override { return "nop"; }
@@ -42,6 +45,7 @@ class nop_source final : public bridge::operation_source {
   private:
     void completed(const completion&) noexcept override { owner().finish(); }
     ref value_;
+    const bool suspend_;
 };
 
 // One thread and one queue: the plainest executor there is.
@@ -57,11 +61,13 @@ class worker final : public bridge::executor {
         thread_.join();
     }
     void submit(bridge::job& work) noexcept override {
+        bool idle = false;
         {
             const std::lock_guard lock(mutex_);
+            idle = queue_.empty();
             queue_.push_back(&work);
         }
-        filled_.notify_one();
+        if (idle) filled_.notify_one();
     }
     [[nodiscard]] unsigned concurrency() const noexcept override { return 1; }
 
@@ -72,10 +78,10 @@ class worker final : public bridge::executor {
         for (;;) {
             filled_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
             if (queue_.empty()) return;
-            bridge::job& work = *queue_.front();
-            queue_.pop_front();
+            std::deque<bridge::job*> batch;
+            batch.swap(queue_);
             lock.unlock();
-            work.execute();
+            for (bridge::job* work : batch) work->execute();
             lock.lock();
         }
     }
@@ -128,7 +134,8 @@ class hop_job final : public bridge::python_job {
 };
 
 PyObject* nop(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
-    return bridge::await_source<nop_source>(ref::share(count > 0 ? args[0] : Py_None));
+    return bridge::await_source<nop_source>(ref::share(count > 0 ? args[0] : Py_None),
+                                            count > 1 && args[1] == Py_True);
 }
 
 PyObject* immediate(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
@@ -140,9 +147,11 @@ PyObject* hop(PyObject*, PyObject* args) noexcept {
     double busy_seconds = 0;
     int how = 0;
     if (PyArg_ParseTuple(args, "|di", &busy_seconds, &how) == 0) return nullptr;
-    const ref capsule = ref::steal(PyImport_ImportModule("ringloop._native"));
-    const auto* table = static_cast<const bridge::python_api*>(
-        capsule ? PyCapsule_Import(bridge::python_api_capsule, 0) : nullptr);
+    // As another extension module gets it.
+    static const bridge::python_api* table = nullptr;
+    if (table == nullptr)
+        table = static_cast<const bridge::python_api*>(
+            PyCapsule_Import(bridge::python_api_capsule, 0));
     if (table == nullptr) return nullptr;
     try {
         return table->await_job(new hop_job(busy_seconds, static_cast<failure>(how)));
