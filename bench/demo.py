@@ -4,8 +4,9 @@
     (c) uvloop + ringloop's awaitables   (d) ringloop
 
 The service (examples/service) and its kernels are the same each time; the executor is as large as
-ringloop's pool. A load generator in a process of its own drives a mix of its four endpoints for some
-seconds each and checks every answer. At the end: a table, a chart in demo-out/, with --json a record.
+ringloop's pool. A load generator in a process of its own drives a mix of its four endpoints for
+some seconds each and checks every answer. At the end: a table, a chart in demo-out/, with --json a
+record.
 """
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is asked and what is right: writes plans for bench/load, with answers that were computed here
-and checked against numpy, so that a wrong answer of any variant ends the run.
+"""What is asked and what is right: writes plans for bench/load, with answers that were computed
+here and checked against numpy, so that a wrong answer of any variant ends the run.
 """
 from __future__ import annotations
 

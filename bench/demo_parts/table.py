@@ -15,9 +15,10 @@ COLUMNS = (
     ("iou-wrk", "kernel_workers_max", "{}"),
 )
 LEGEND = """\
-CPU: of the server process, all threads; less kernels: without the time inside the compute functions.
-lag: how late a 5 ms timer of the loop fires. epoll: epoll instances in the process. file threads:
-threads created while only files were asked for. iou-wrk: most of the kernel's own workers at once."""
+CPU: of the server process, all threads; less kernels: without the time inside the compute
+functions. lag: how late a 5 ms timer of the loop fires. epoll: epoll instances in the process.
+file threads: threads created while only files were asked for. iou-wrk: most of the kernel's own
+workers at once."""
 
 
 def render(rows: list[dict[str, Any]]) -> str:

@@ -1,3 +1,4 @@
+// One connection: sending, receiving, and judging the answer. One thread; never blocks.
 #include "connection.hpp"
 
 #include <arpa/inet.h>

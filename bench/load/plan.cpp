@@ -1,3 +1,4 @@
+// Reading a plan from its files. Everything is read before the load begins, nothing during it.
 #include "plan.hpp"
 
 #include <fstream>

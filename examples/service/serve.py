@@ -1,4 +1,4 @@
-"""Serves app.py: python serve.py [--loop ringloop|uvloop|asyncio] [--work native|executor] [--port N]
+"""Serves app.py. serve.py [--loop ringloop|uvloop|asyncio] [--work native|executor] [--port N]
 
 uvicorn runs inside a loop that is made here, so that each variant is exactly what its name says.
 Prints one JSON line with the port when it is ready. Ctrl-C or SIGTERM ends it; with --until-eof,

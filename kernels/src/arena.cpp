@@ -1,3 +1,5 @@
+// The arena's threads and queue: one mutex, held for a few instructions and never while a job runs
+// or is posted; TBB is entered only by for_each_block.
 #include "ringloop/kernels/arena.hpp"
 
 #include <pthread.h>

@@ -1,3 +1,5 @@
+// Frames in bands of rows: what every filter shares. The filters themselves are in filter_rows.hpp.
+// Works on any thread; allocates a few rows a band.
 #include "ringloop/kernels/frame_filter.hpp"
 
 #include <algorithm>

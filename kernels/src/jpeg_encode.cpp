@@ -51,9 +51,10 @@ jpeg_outcome write_rows(writer& self) {
 jpeg_outcome run(writer& self) {
     std::memset(&self.codec, 0, sizeof self.codec);
     self.codec.err = install(self.trap);
+    // tidy-allow: banned because libjpeg knows no other way out of an error
     if (setjmp(self.trap.back) != 0) {
         jpeg_destroy_compress(&self.codec);
-        return jpeg_outcome::failed;
+        return self.trap.outcome;
     }
     jpeg_CreateCompress(&self.codec, JPEG_LIB_VERSION, sizeof self.codec);
     jpeg_mem_dest(&self.codec, &self.encoded, &self.encoded_bytes);

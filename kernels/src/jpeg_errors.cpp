@@ -1,3 +1,4 @@
+// What libjpeg complains about, judged: error, or nothing worth mentioning. Never prints.
 #include "jpeg_errors.hpp"
 
 #include <new>
@@ -12,7 +13,7 @@ namespace {
     auto* trap = reinterpret_cast<jpeg_trap*>(codec->err);
     trap->no_memory = codec->err->msg_code == JERR_OUT_OF_MEMORY;
     codec->err->format_message(codec, trap->message);
-    std::longjmp(trap->back, 1);
+    jump(*trap, jpeg_outcome::failed);
 }
 
 // libjpeg fills what is missing with grey and warns. Missing or undecodable data is an error here;
@@ -44,6 +45,12 @@ jpeg_error_mgr* install(jpeg_trap& trap) noexcept {
     trap.message[0] = '\0';
     trap.no_memory = false;
     return &trap.manager;
+}
+
+void jump(jpeg_trap& trap, jpeg_outcome outcome) noexcept {
+    trap.outcome = outcome;
+    // tidy-allow: banned because libjpeg's error handler must not return
+    std::longjmp(trap.back, 1);
 }
 
 void throw_trapped(const jpeg_trap& trap, const char* who) {

@@ -21,10 +21,14 @@ struct jpeg_trap {
     std::jmp_buf back;
     char message[JMSG_LENGTH_MAX];
     bool no_memory;
+    jpeg_outcome outcome;  // what the jump means
 };
 
 // Fills the trap; the result goes into the codec's `err`.
 jpeg_error_mgr* install(jpeg_trap& trap) noexcept;
+
+// Leaves libjpeg's code: setjmp returns a second time in the frame that owns the trap.
+[[noreturn]] void jump(jpeg_trap& trap, jpeg_outcome outcome) noexcept;
 
 // Throws what the trap holds: std::bad_alloc or std::invalid_argument("<who>: <libjpeg's words>").
 [[noreturn]] void throw_trapped(const jpeg_trap& trap, const char* who);

@@ -1,3 +1,5 @@
+// Blocks of a product for OpenBLAS. One block is one gemm on one thread; nothing here allocates,
+// and OpenBLAS never starts threads of its own for it.
 #include "ringloop/kernels/matmul.hpp"
 
 #include <cblas.h>

@@ -1,3 +1,4 @@
+// Below the loop: which priority, and why. Concerns the calling thread only.
 #include "priority.hpp"
 
 #include <sys/resource.h>

@@ -1,3 +1,4 @@
+# _kernels: the extension behind ringloop.kernels, as that package sees it. Not public.
 from typing import Any, Literal, TypeAlias
 
 from . import Awaitable

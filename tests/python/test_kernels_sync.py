@@ -1,4 +1,4 @@
-"""The kernels through their plain functions: what they compute, what they take, what they refuse."""
+"""The kernels through their plain functions: what they compute, take and refuse."""
 
 from __future__ import annotations
 

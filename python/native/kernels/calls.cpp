@@ -1,3 +1,4 @@
+// Checking calls, at the time of the call. GIL held, except in compute().
 #include "calls.hpp"
 
 #include "ringloop/kernels/matmul.hpp"

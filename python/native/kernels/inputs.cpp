@@ -1,3 +1,4 @@
+// Pinning and refusing inputs. GIL held throughout; nothing is copied here.
 #include "inputs.hpp"
 
 #include <climits>

@@ -1,3 +1,4 @@
+// Arrays for results, with and without numpy. GIL held throughout.
 #include "outputs.hpp"
 
 #include <memory>

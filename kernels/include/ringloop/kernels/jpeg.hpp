@@ -32,7 +32,7 @@ struct jpeg_size {
 
 struct jpeg_bytes {
     struct release {
-        void operator()(unsigned char* data) const noexcept { std::free(data); }
+        void operator()(unsigned char* memory) const noexcept { std::free(memory); }
     };
     std::unique_ptr<unsigned char, release> data;
     std::size_t size = 0;

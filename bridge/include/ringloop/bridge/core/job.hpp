@@ -45,8 +45,8 @@ class job : public posted {
         return stop_.load(std::memory_order_relaxed);
     }
 
-    // Called by the executor: run() unless stopped before, keeping what it throws. The executor then
-    // posts the job home and must not touch it any more; execute() is both.
+    // Called by the executor: run() unless stopped before, keeping what it throws. The executor
+    // then posts the job home and must not touch it any more; execute() is both.
     void perform() noexcept {
         if (stop_requested()) return;
         try {
