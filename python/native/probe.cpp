@@ -150,8 +150,8 @@ PyObject* hop(PyObject*, PyObject* args) noexcept {
     // As another extension module gets it.
     static const bridge::python_api* table = nullptr;
     if (table == nullptr)
-        table = static_cast<const bridge::python_api*>(
-            PyCapsule_Import(bridge::python_api_capsule, 0));
+        table =
+            static_cast<const bridge::python_api*>(PyCapsule_Import(bridge::python_api_capsule, 0));
     if (table == nullptr) return nullptr;
     try {
         return table->await_job(new hop_job(busy_seconds, static_cast<failure>(how)));
