@@ -47,6 +47,9 @@ struct driver_config {
     unsigned buffer_count = 64;     // power of two
     unsigned buffer_size = 65536;   // bytes
     unsigned file_threads_max = 4;  // epoll body only
+    // The driver stays on the thread that makes it: the ring runs its task work in our waits alone
+    // (DEFER_TASKRUN), which is cheaper. adopt_thread() then refuses any other thread.
+    bool pinned = false;
     // Test hook: io_uring opcodes (by number) to treat as absent, as on an older kernel.
     std::vector<unsigned> masked_opcodes = {};
     std::uint64_t seed = 0;  // fake body only
@@ -262,6 +265,7 @@ class driver {
     capabilities capabilities_;
     driver_counters counters_;
     operation* first_ = nullptr;  // in flight, newest first
+    bool pinned_ = false;         // see driver_config::pinned
 
   private:
     void link(operation& op) noexcept;

@@ -73,7 +73,9 @@ T sync_wait(scheduler& home, task<T> work, const std::stop_token& token = {}) {
 // On a scheduler of its own.
 template <class T>
 T sync_wait(task<T> work, const driver_config& config = {}, const std::stop_token& token = {}) {
-    scheduler home(config);
+    driver_config here = config;
+    here.pinned = true;
+    scheduler home(here);
     return sync_wait(home, std::move(work), token);
 }
 

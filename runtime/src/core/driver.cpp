@@ -312,6 +312,7 @@ void driver::wake() noexcept {
 bool driver::adopt_thread() noexcept {
     const std::thread::id here = std::this_thread::get_id();
     if (here == thread_) return true;
+    if (pinned_) return false;
     if (body_moves_freely()) {
         thread_ = here;
         return true;

@@ -56,7 +56,9 @@ class signal_guard {
 }  // namespace
 
 int run(task<void> work, const driver_config& config) {
-    scheduler home(config);
+    driver_config here = config;
+    here.pinned = true;
+    scheduler home(here);
     result<void> outcome;
     stop_scope scope;
     {

@@ -96,6 +96,10 @@ void kernel_driver::body_signal() noexcept {
 }
 
 ssize_t kernel_driver::try_send(int fd, std::span<const iovec> pieces) noexcept {
+    if (pieces.size() == 1) {  // no message header to fetch and check
+        return answer(
+            ::send(fd, pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT | MSG_NOSIGNAL));
+    }
     const msghdr message = message_of(pieces);
     return answer(::sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
@@ -120,6 +124,7 @@ int kernel_driver::inspect(int fd, descriptor_facts& facts) noexcept {
     struct stat status = {};
     if (::fstat(fd, &status) != 0) return -errno;
     facts.positional = S_ISREG(status.st_mode) || S_ISBLK(status.st_mode);
+    facts.directory = S_ISDIR(status.st_mode);
     facts.size = status.st_size;
     return 0;
 }

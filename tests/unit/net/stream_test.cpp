@@ -1,6 +1,8 @@
 // Streams and listeners on every driver body: contents, ends, errors, closing.
 #include <sys/socket.h>
 
+#include <thread>
+
 #include "unit/net/runner.hpp"
 
 using namespace test;  // NOLINT
@@ -254,4 +256,31 @@ TEST_CASE("a thousand connections share four receive buffers and every stream is
     };
     r.run(scenario());
     CHECK(complete == connections);
+}
+
+TEST_CASE("a pinned driver carries the same traffic and refuses another thread", "[net][pinned]") {
+    const auto body = GENERATE(from_range(rl::testing::real_bodies()));
+    CAPTURE(body);
+    rl::driver_config config;
+    config.pinned = true;
+    config.buffer_count = 4;
+    runner r(body, config);
+    int complete = 0;
+    const auto scenario = [&]() -> rl::task<void> {
+        auto listener = rl::net::tcp_listener::bind({"127.0.0.1", 0});
+        const auto at = listener.local();
+        co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
+            const auto client = [&](unsigned seed) -> rl::task<void> {
+                const std::string sent = pattern(200'000, seed);
+                if (co_await echoed(at, sent) == sent) ++complete;
+            };
+            for (unsigned i = 0; i < 50; ++i) group.spawn(client(i));
+            for (int i = 0; i < 50; ++i) group.spawn(echo(co_await listener.accept()));
+        });
+    };
+    r.run(scenario());
+    CHECK(complete == 50);
+    bool moved = true;
+    std::thread([&] { moved = r.home.io().adopt_thread(); }).join();
+    CHECK(moved == (body.kind == rl::backend::epoll));
 }

@@ -96,10 +96,11 @@ std::string likely_cause(int error) {
                             call + " failed (" + likely_cause(error) + ")");
 }
 
-io_uring_params parameters(unsigned completion_entries) noexcept {
+io_uring_params parameters(unsigned completion_entries, bool pinned) noexcept {
     io_uring_params p{};
-    p.flags = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL |
-              IORING_SETUP_CQSIZE;
+    p.flags = IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE;
+    p.flags |= pinned ? IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SINGLE_ISSUER
+                      : IORING_SETUP_COOP_TASKRUN;
     p.cq_entries = completion_entries;
     return p;
 }
@@ -114,7 +115,7 @@ void set_up(const driver_config& config, io_uring& io, unsigned& features) {
     const bool worth_waiting = memlock_limit() >= 8192;
     bool waited = !worth_waiting;
     for (;;) {
-        io_uring_params p = parameters(completions);
+        io_uring_params p = parameters(completions, config.pinned);
         const int result = ::io_uring_queue_init_params(submissions, &io, &p);
         if (result == 0) {
             features = p.features;

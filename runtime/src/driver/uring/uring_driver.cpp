@@ -35,6 +35,7 @@ uring_driver::uring_driver(const driver_config& config, std::vector<std::string>
     : kernel_driver(config) {
     ring_ = open_ring(config, pool_memory_, capabilities_, missing);
     capabilities_.chosen = backend::uring;
+    pinned_ = config.pinned;
     arm_wake_poll();
     enter_to_submit();
 }
