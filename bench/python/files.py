@@ -6,6 +6,7 @@ on a slow FIFO. Executors run under uvloop and ringloop, the awaits under asynci
 
     --rounds N   --json FILE
 """
+
 from __future__ import annotations
 
 import argparse
@@ -49,9 +50,11 @@ async def spread(make: Callable[[int], Awaitable[Any]], count: int, at_once: int
 
 async def big_reads(path: Path) -> dict[str, list[float]]:
     import ringloop
+
     loop, found = asyncio.get_running_loop(), {}
     fd = os.open(path, os.O_RDONLY)
     async with ringloop.open(path, "rb") as file:
+
         async def sequential() -> None:
             await file.seek(0)
             for _ in range(READS):
@@ -69,16 +72,21 @@ async def big_reads(path: Path) -> dict[str, list[float]]:
         found["64 KiB, 1 in flight, executor"] = await timed(sequential_executor, READS)
         found["64 KiB, blocking"] = await timed(blocking, READS)
         found["64 KiB, 32 in flight, awaits"] = await timed(
-            lambda: spread(lambda n: file.pread(SIZE, n * SIZE), READS, AT_ONCE), READS)
+            lambda: spread(lambda n: file.pread(SIZE, n * SIZE), READS, AT_ONCE), READS
+        )
         found["64 KiB, 32 in flight, executor"] = await timed(
-            lambda: spread(lambda n: loop.run_in_executor(None, os.pread, fd, SIZE, n * SIZE),
-                           READS, AT_ONCE), READS)
+            lambda: spread(
+                lambda n: loop.run_in_executor(None, os.pread, fd, SIZE, n * SIZE), READS, AT_ONCE
+            ),
+            READS,
+        )
     os.close(fd)
     return found
 
 
 async def small_files(folder: Path) -> dict[str, list[float]]:
     from ringloop import fs
+
     loop = asyncio.get_running_loop()
     paths = [str(folder / str(number)) for number in range(FILES)]
 
@@ -92,16 +100,22 @@ async def small_files(folder: Path) -> dict[str, list[float]]:
 
     return {
         "4 KiB files, 8 in flight, awaits": await timed(
-            lambda: spread(lambda n: fs.read_bytes(paths[n]), FILES, FILES_AT_ONCE), FILES),
+            lambda: spread(lambda n: fs.read_bytes(paths[n]), FILES, FILES_AT_ONCE), FILES
+        ),
         "4 KiB files, 8 in flight, executor": await timed(
-            lambda: spread(lambda n: loop.run_in_executor(None, read, paths[n]), FILES,
-                           FILES_AT_ONCE), FILES),
-        "4 KiB files, blocking": await timed(blocking, FILES)}
+            lambda: spread(
+                lambda n: loop.run_in_executor(None, read, paths[n]), FILES, FILES_AT_ONCE
+            ),
+            FILES,
+        ),
+        "4 KiB files, blocking": await timed(blocking, FILES),
+    }
 
 
 async def fifo_lag(folder: Path) -> dict[str, list[float]]:
     """p99 of how late a 1 ms timer is while a reader waits on a FIFO that gets a line a 10 ms."""
     import ringloop
+
     path = folder / "fifo"
     os.mkfifo(path)
     lags: list[float] = []
@@ -130,7 +144,11 @@ async def fifo_lag(folder: Path) -> dict[str, list[float]]:
 
 
 async def measure(folder: Path) -> dict[str, list[float]]:
-    return {**await big_reads(folder / "big"), **await small_files(folder), **await fifo_lag(folder)}
+    return {
+        **await big_reads(folder / "big"),
+        **await small_files(folder),
+        **await fifo_lag(folder),
+    }
 
 
 def run_host(host: str, folder: Path) -> None:
@@ -146,8 +164,11 @@ def prepare(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="./dev bench files", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./dev bench files",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--host", help=argparse.SUPPRESS)
@@ -161,20 +182,32 @@ def main() -> None:
         prepare(folder)
         for _ in range(options.rounds):
             for host in random.sample(HOSTS, len(HOSTS)):
-                done = subprocess.run([sys.executable, __file__, "--host", host, "--folder", name],
-                                      stdout=subprocess.PIPE, text=True, check=True)
+                done = subprocess.run(
+                    [sys.executable, __file__, "--host", host, "--folder", name],
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    check=True,
+                )
                 found[host].append(json.loads(done.stdout))
     cells = list(found[HOSTS[0]][0])
-    print(report.table(["us per item: wall / CPU", *HOSTS],
-                       [[cell, *(shown([run[cell] for run in found[host]]) for host in HOSTS)]
-                        for cell in cells]))
+    print(
+        report.table(
+            ["us per item: wall / CPU", *HOSTS],
+            [
+                [cell, *(shown([run[cell] for run in found[host]]) for host in HOSTS)]
+                for cell in cells
+            ],
+        )
+    )
     print()
     checks = ratios(found)
     for label, value in checks.items():
         print(f"{label}: {value}")
     report.save(options.json, "files", {"hosts": found})
-    report.ratio(checks["CPU of a 64 KiB await over the executor's, 1 in flight"].value,
-                 "CPU of an awaited 64 KiB read on ringloop over run_in_executor's on uvloop")
+    report.ratio(
+        checks["CPU of a 64 KiB await over the executor's, 1 in flight"].value,
+        "CPU of an awaited 64 KiB read on ringloop over run_in_executor's on uvloop",
+    )
 
 
 def ratios(found: dict[str, list[dict[str, list[float]]]]) -> dict[str, stats.Ratio]:
@@ -185,16 +218,21 @@ def ratios(found: dict[str, list[dict[str, list[float]]]]) -> dict[str, stats.Ra
     return {
         "CPU of a 64 KiB await over the executor's, 1 in flight": stats.paired(
             column("ringloop", "64 KiB, 1 in flight, awaits", cpu),
-            column("uvloop", "64 KiB, 1 in flight, executor", cpu)),
+            column("uvloop", "64 KiB, 1 in flight, executor", cpu),
+        ),
         "CPU of a 64 KiB await over the executor's, 32 in flight": stats.paired(
             column("ringloop", "64 KiB, 32 in flight, awaits", cpu),
-            column("uvloop", "64 KiB, 32 in flight, executor", cpu)),
+            column("uvloop", "64 KiB, 32 in flight, executor", cpu),
+        ),
         "CPU of a 64 KiB await over blocking in place": stats.paired(
             column("ringloop", "64 KiB, 1 in flight, awaits", cpu),
-            column("ringloop", "64 KiB, blocking", cpu)),
+            column("ringloop", "64 KiB, blocking", cpu),
+        ),
         "wall time of the executor over ours, small files": stats.paired(
             column("uvloop", "4 KiB files, 8 in flight, executor", wall),
-            column("ringloop", "4 KiB files, 8 in flight, awaits", wall))}
+            column("ringloop", "4 KiB files, 8 in flight, awaits", wall),
+        ),
+    }
 
 
 def shown(runs: list[list[float]]) -> str:

@@ -6,6 +6,7 @@ On asyncio, uvloop and ringloop; with both threads on one core and on two.
 
     --rounds N   --json FILE
 """
+
 from __future__ import annotations
 
 import argparse
@@ -23,8 +24,16 @@ from common import placing, report, stats
 
 HOSTS = ("asyncio", "uvloop", "ringloop")
 PLACES = (1, 2)
-CELLS = ("immediate None", "immediate bytes", "sleep(0)", "future by call_soon", "NOP on the ring",
-         "NOP, at submit", "worker hop", "run_in_executor")
+CELLS = (
+    "immediate None",
+    "immediate bytes",
+    "sleep(0)",
+    "future by call_soon",
+    "NOP on the ring",
+    "NOP, at submit",
+    "worker hop",
+    "run_in_executor",
+)
 THREADED = ("worker hop", "run_in_executor")
 
 
@@ -47,6 +56,7 @@ async def mean(make: Callable[[], Awaitable[Any]], count: int) -> float:
 
 async def measure(host: str) -> dict[str, list[float]]:
     from ringloop import _native
+
     loop = asyncio.get_running_loop()
 
     def future() -> asyncio.Future[None]:
@@ -59,16 +69,20 @@ async def measure(host: str) -> dict[str, list[float]]:
     short: dict[str, Callable[[], Awaitable[Any]]] = {
         "immediate None": _native._probe_immediate,
         "immediate bytes": functools.partial(_native._probe_immediate, b"bytes"),
-        "sleep(0)": functools.partial(asyncio.sleep, 0), "future by call_soon": future,
-        "NOP, at submit": _native._probe_nop}
+        "sleep(0)": functools.partial(asyncio.sleep, 0),
+        "future by call_soon": future,
+        "NOP, at submit": _native._probe_nop,
+    }
     found: dict[str, list[float]] = {}
     for name, make in short.items():
         await mean(make, 2000)
         value = await mean(make, 30_000)
         found[name] = [value, value]
     threaded: dict[str, Callable[[], Awaitable[Any]]] = {
-        "NOP on the ring": nop, "worker hop": _native._probe_hop,
-        "run_in_executor": lambda: loop.run_in_executor(None, nothing)}
+        "NOP on the ring": nop,
+        "worker hop": _native._probe_hop,
+        "run_in_executor": lambda: loop.run_in_executor(None, nothing),
+    }
     for name, make in threaded.items():
         await one_by_one(make, 500)
         times = await one_by_one(make, 20_000 if name.startswith("NOP") else 3000)
@@ -88,8 +102,11 @@ def run_host(host: str, cores: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="./dev bench roundtrip", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./dev bench roundtrip",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--host", help=argparse.SUPPRESS)
@@ -101,21 +118,44 @@ def main() -> None:
     found: dict[tuple[str, int], list[dict[str, list[float]]]] = {each: [] for each in plan}
     for _ in range(options.rounds):
         for host, cores in random.sample(plan, len(plan)):
-            done = subprocess.run([sys.executable, __file__, "--host", host, "--cores", str(cores)],
-                                  capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                [sys.executable, __file__, "--host", host, "--cores", str(cores)],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
             found[host, cores].append(json.loads(done.stdout))
     for cores in PLACES:
-        rows = [[cell, *(shown([run[cell] for run in found[host, cores]], cell in THREADED)
-                         for host in HOSTS)] for cell in CELLS]
+        rows = [
+            [
+                cell,
+                *(
+                    shown([run[cell] for run in found[host, cores]], cell in THREADED)
+                    for host in HOSTS
+                ),
+            ]
+            for cell in CELLS
+        ]
         for cell in ("NOP on the ring", "worker hop"):
-            rows.append([f"{cell} / run_in_executor",
-                         *(str(against(found[host, cores], cell)) for host in HOSTS)])
-        print(report.table([f"us (p99 in brackets), {cores} core{'s' * (cores > 1)}", *HOSTS], rows))
+            rows.append(
+                [
+                    f"{cell} / run_in_executor",
+                    *(str(against(found[host, cores], cell)) for host in HOSTS),
+                ]
+            )
+        print(
+            report.table([f"us (p99 in brackets), {cores} core{'s' * (cores > 1)}", *HOSTS], rows)
+        )
         print()
-    report.save(options.json, "roundtrip",
-                {f"{host}, {cores} cores": runs for (host, cores), runs in found.items()})
-    report.ratio(against(found["ringloop", 2], "NOP on the ring").value,
-                 "p50 of an await completed by a ring NOP over run_in_executor, ringloop, 2 cores")
+    report.save(
+        options.json,
+        "roundtrip",
+        {f"{host}, {cores} cores": runs for (host, cores), runs in found.items()},
+    )
+    report.ratio(
+        against(found["ringloop", 2], "NOP on the ring").value,
+        "p50 of an await completed by a ring NOP over run_in_executor, ringloop, 2 cores",
+    )
 
 
 def against(runs: list[dict[str, list[float]]], cell: str) -> stats.Ratio:

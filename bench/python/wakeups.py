@@ -6,6 +6,7 @@ completes, beside futures that a Python thread completes by one call_soon_thread
 
     --rounds N   --seconds S of each native measurement   --json FILE
 """
+
 from __future__ import annotations
 
 import argparse
@@ -29,8 +30,9 @@ BATCH, BATCHES = 1000, 20
 
 def native(mode: str, rate: int, seconds: float) -> dict[str, float]:
     program = Path(os.environ["RINGLOOP_BUILD"]) / "bench" / "cpp" / "wakeups"
-    done = subprocess.run([str(program), mode, str(rate), str(seconds)], capture_output=True,
-                          text=True, check=True)
+    done = subprocess.run(
+        [str(program), mode, str(rate), str(seconds)], capture_output=True, text=True, check=True
+    )
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
@@ -38,6 +40,7 @@ def native(mode: str, rate: int, seconds: float) -> dict[str, float]:
 async def awaits() -> float:
     """Native awaits completed per second."""
     from ringloop import _native
+
     hop, begin = _native._probe_hop, time.perf_counter()
     for _ in range(BATCHES):
         batch = [hop() for _ in range(BATCH)]
@@ -88,8 +91,11 @@ def python_rates(host: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="./dev bench wakeups", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./dev bench wakeups",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--json", metavar="FILE")
@@ -104,24 +110,49 @@ def main() -> None:
             for mode in random.sample(MODES, len(MODES)):
                 found[rate][mode].append(native(mode, rate, options.seconds))
         for host in random.sample(HOSTS, len(HOSTS)):
-            done = subprocess.run([sys.executable, __file__, "--host", host], capture_output=True,
-                                  text=True, check=True)
+            done = subprocess.run(
+                [sys.executable, __file__, "--host", host],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
             rates[host].append(json.loads(done.stdout))
-    print(report.table(["native consumer", "p50 us", "p99 us", "writes/completion", "writes/sleep"],
-                       [[f"{rate:,}/s {mode}", *numbers(found[rate][mode])]
-                        for rate in RATES for mode in MODES]))
+    print(
+        report.table(
+            ["native consumer", "p50 us", "p99 us", "writes/completion", "writes/sleep"],
+            [
+                [f"{rate:,}/s {mode}", *numbers(found[rate][mode])]
+                for rate in RATES
+                for mode in MODES
+            ],
+        )
+    )
     print()
     python = {host: stats.paired(*zip(*rates[host])) for host in HOSTS}
-    print(report.table(["Python, flat out", "awaits/s", "call_soon_threadsafe/s", "ratio"],
-                       [[host, *(f"{median(column):,.0f}" for column in zip(*rates[host])),
-                         str(python[host])] for host in HOSTS]))
-    latency = {rate: stats.paired(*([each["p50_us"] for each in found[rate][mode]]
-                                    for mode in MODES)) for rate in RATES}
+    print(
+        report.table(
+            ["Python, flat out", "awaits/s", "call_soon_threadsafe/s", "ratio"],
+            [
+                [
+                    host,
+                    *(f"{median(column):,.0f}" for column in zip(*rates[host])),
+                    str(python[host]),
+                ]
+                for host in HOSTS
+            ],
+        )
+    )
+    latency = {
+        rate: stats.paired(*([each["p50_us"] for each in found[rate][mode]] for mode in MODES))
+        for rate in RATES
+    }
     for rate in RATES:
         print(f"p50 over a bare eventfd at {rate:,}/s: {latency[rate]}")
     report.save(options.json, "wakeups", {"native": found, "python": rates})
-    report.ratio(latency[RATES[-1]].value, "p50 latency of a paced completion over a bare eventfd, "
-                 "500,000/s")
+    report.ratio(
+        latency[RATES[-1]].value,
+        "p50 latency of a paced completion over a bare eventfd, " "500,000/s",
+    )
 
 
 def median(values: object) -> float:
@@ -131,9 +162,12 @@ def median(values: object) -> float:
 def numbers(runs: list[dict[str, float]]) -> list[str]:
     writes = [each["wake_writes"] / each["completions"] for each in runs]
     per_sleep = [each["wake_writes"] / max(each["sleeps"], 1) for each in runs]
-    return [f"{median([each['p50_us'] for each in runs]):.2f}",
-            f"{median([each['p99_us'] for each in runs]):.1f}", f"{median(writes):.3f}",
-            f"{median(per_sleep):.2f}"]
+    return [
+        f"{median([each['p50_us'] for each in runs]):.2f}",
+        f"{median([each['p99_us'] for each in runs]):.1f}",
+        f"{median(writes):.3f}",
+        f"{median(per_sleep):.2f}",
+    ]
 
 
 if __name__ == "__main__":

@@ -108,10 +108,12 @@ class hop_job final : public bridge::python_job {
     }
     ~hop_job() override { --live; }
     void run() override {
-        const auto end =
-            std::chrono::steady_clock::now() + std::chrono::duration<double>(busy_seconds_);
-        while (busy_seconds_ > 0 && !stop_requested() && std::chrono::steady_clock::now() < end)
-            std::this_thread::sleep_for(std::chrono::microseconds(50));
+        std::mutex alone;
+        std::unique_lock lock(alone);
+        std::condition_variable never;
+        const auto slices = static_cast<long>(busy_seconds_ * 1e4);
+        for (long slice = 0; slice < slices && !stop_requested(); ++slice)
+            never.wait_for(lock, std::chrono::microseconds(100));
         switch (how_) {
             case failure::none:
                 return;

@@ -1,4 +1,5 @@
-"""sock_* of EventLoop: awaitables on the ring (python/native/sockets.cpp), and the argument rules of asyncio around them."""
+"""sock_* of EventLoop: awaitables on the ring (python/native/sockets.cpp), and what of them is
+left to Python: connecting."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ class SocketMixin(_native.SocketMethods):
         if loop.get_debug() and sock.gettimeout() != 0:
             raise ValueError("the socket must be non-blocking")
         if sock.family in (socket.AF_INET, socket.AF_INET6):
-            found = await loop._ensure_resolved(address, family=sock.family, type=sock.type, proto=sock.proto, loop=loop)
+            found = await loop._ensure_resolved(
+                address, family=sock.family, type=sock.type, proto=sock.proto, loop=loop
+            )
             address = found[0][4]
         # connect_ex: 0, or a number that says that the connection is under way.
         code = sock.connect_ex(address)

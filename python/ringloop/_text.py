@@ -89,7 +89,9 @@ class TextDecoder:
         self._next = 0
         while len(self._pieces) > 1 and self._pieces[1].first <= self._before:
             self._pieces.popleft()
-        self._pieces.append(_Piece(self._before + len(self._chars) - len(text), offset, state, data))
+        self._pieces.append(
+            _Piece(self._before + len(self._chars) - len(text), offset, state, data)
+        )
 
     def take(self, count: int) -> str:
         """The next `count` characters, fewer if there are not as many."""

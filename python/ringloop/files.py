@@ -1,9 +1,10 @@
 """Files as awaitables, under any asyncio loop: ringloop.open() and the objects it gives.
 
 Reads and writes go to the ring (or straight to the page cache, when it has the answer and nothing
-else is in flight); no thread is used. Writes are not held back in a buffer: when the await ends, the
-kernel has the data, and flush() has nothing left to do. Operations at the file's position run in the
-order in which they were started, so concurrent ones do not mix; pread() and pwrite() run at any time.
+else is in flight); no thread is used. Writes are not held back in a buffer: when the await ends,
+the kernel has the data, and flush() has nothing left to do. Operations at the file's position run
+in the order in which they were started, so concurrent ones do not mix; pread() and pwrite() run at
+any time.
 
 A cancelled operation loses nothing: the position moves only with what was delivered.
 """
@@ -35,10 +36,17 @@ def _flags(mode: str) -> int:
     if letters - set("rwxabt+") or len(letters) != len(mode):
         raise ValueError(f"invalid mode {mode!r}: use one of r, w, x, a, then b or t, then +")
     if len(kinds) != 1:
-        raise ValueError(f"mode {mode!r} must have exactly one of r (read), w (write), x (create), a (append)")
+        raise ValueError(
+            f"mode {mode!r} must have exactly one of r (read), w, a (write), x (create)"
+        )
     if {"b", "t"} <= letters:
         raise ValueError(f"mode {mode!r} cannot be both text and binary")
-    flags = {"r": 0, "w": os.O_CREAT | os.O_TRUNC, "x": os.O_CREAT | os.O_EXCL, "a": os.O_CREAT | os.O_APPEND}
+    flags = {
+        "r": 0,
+        "w": os.O_CREAT | os.O_TRUNC,
+        "x": os.O_CREAT | os.O_EXCL,
+        "a": os.O_CREAT | os.O_APPEND,
+    }
     way = os.O_RDWR if "+" in letters else os.O_RDONLY if "r" in letters else os.O_WRONLY
     return flags[kinds.pop()] | way
 
@@ -137,7 +145,7 @@ class BinaryFile(_File):
     # ---- reading
 
     def read(self, size: int | None = -1, /) -> Any:
-        """Awaits `size` bytes, fewer only at the end; -1 or None: all. A stream gives what it has."""
+        """Awaits `size` bytes, fewer only at the end; -1 or None: all. Streams give some."""
         if self._ahead:
             return self._read_with_ahead(size)
         return self._raw.read(size)
@@ -276,7 +284,9 @@ class BinaryFile(_File):
 class TextFile(_File):
     """A file of text. What ringloop.open(path, "r") gives; positions are byte offsets."""
 
-    def __init__(self, raw: Any, mode: str, encoding: str, errors: str, newline: str | None) -> None:
+    def __init__(
+        self, raw: Any, mode: str, encoding: str, errors: str, newline: str | None
+    ) -> None:
         super().__init__(raw, mode)
         self._encoding, self._errors, self._newline = encoding, errors, newline
         self._text = TextDecoder(encoding, errors, newline)
@@ -492,7 +502,7 @@ def open(
     if "b" in mode:
         for name, value in (("encoding", encoding), ("errors", errors), ("newline", newline)):
             if value is not None:
-                raise ValueError(f"a binary mode takes no {name}=: leave it out, or drop the b from {mode!r}")
+                raise ValueError(f"a binary mode takes no {name}=: drop it, or the b of {mode!r}")
         work = _native.open_file(file, flags, 0o666)
         return _Opening(work, lambda raw: BinaryFile(raw, mode))
     chosen = text_encoding(encoding)

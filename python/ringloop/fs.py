@@ -1,7 +1,7 @@
 """Operations on paths as awaitables, under any asyncio loop; no thread is used.
 
-    await ringloop.fs.stat(path)
-    data = await ringloop.fs.read_bytes(path)
+await ringloop.fs.stat(path)
+data = await ringloop.fs.read_bytes(path)
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 The work behind it is a probe: a NOP on the ring, or a job on a worker thread.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -36,7 +37,9 @@ def test_it_cannot_be_made_by_hand() -> None:
         ringloop.Awaitable()
 
 
-@pytest.mark.parametrize("value", [None, 5, b"bytes", (1, 2), (), ValueError("a value, not raised")])
+@pytest.mark.parametrize(
+    "value", [None, 5, b"bytes", (1, 2), (), ValueError("a value, not raised")]
+)
 def test_an_await_gives_the_value_as_it_is(on_host: Run, value: Any) -> None:
     async def main() -> None:
         assert await nop(value) is value
@@ -106,6 +109,7 @@ def test_add_done_callback_starts_it_and_keeps_the_context(on_host: Run) -> None
                 assert future is made and future.result() == 9
                 if len(seen) == 3:
                     ended.set()
+
             return called
 
         made = nop(9)
@@ -157,8 +161,9 @@ def test_a_callback_that_raises_reaches_the_exception_handler(on_host: Run) -> N
     on_host(main())
 
 
-@pytest.mark.parametrize("make", [lambda: nop(1), lambda: immediate(1), lambda: hop()],
-                         ids=["nop", "immediate", "hop"])
+@pytest.mark.parametrize(
+    "make", [lambda: nop(1), lambda: immediate(1), lambda: hop()], ids=["nop", "immediate", "hop"]
+)
 def test_a_second_await_is_refused_and_result_is_not(on_host: Run, make: Any) -> None:
     async def main() -> None:
         made = make()
@@ -192,7 +197,8 @@ FAILURES = [(1, FileNotFoundError), (2, ValueError), (3, MemoryError), (4, Runti
 
 @pytest.mark.parametrize("number, expected", FAILURES, ids=[str(e.__name__) for _, e in FAILURES])
 def test_what_native_code_throws_arrives_as_the_right_exception(
-        on_host: Run, number: int, expected: type[Exception]) -> None:
+    on_host: Run, number: int, expected: type[Exception]
+) -> None:
     async def main() -> None:
         made = hop(0.0, number)
         with pytest.raises(expected) as caught:
@@ -397,10 +403,14 @@ def test_awaiting_leaves_no_memory_behind(on_host: Run) -> None:
 
 def test_two_loops_in_two_threads_do_not_meet(on_host: Run) -> None:
     async def main(value: int) -> int:
-        return sum(await asyncio.gather(*(nop(value) for _ in range(200)), *[hop() for _ in range(50)]))
+        return sum(
+            await asyncio.gather(*(nop(value) for _ in range(200)), *[hop() for _ in range(50)])
+        )
 
     results: list[int] = []
-    threads = [threading.Thread(target=lambda v=v: results.append(on_host(main(v)))) for v in (1, 2)]
+    threads = [
+        threading.Thread(target=lambda v=v: results.append(on_host(main(v)))) for v in (1, 2)
+    ]
     for each in threads:
         each.start()
     for each in threads:
@@ -425,9 +435,15 @@ print("end")
 @pytest.mark.parametrize("end", ["return", "sys.exit(0)", "raise KeyError"])
 def test_the_process_ends_with_work_in_flight(on_host: Run, end: str) -> None:
     factory = {"asyncio": "asyncio.new_event_loop", "uvloop": "__import__('uvloop').new_event_loop"}
-    make = factory.get(on_host.host, f"lambda: ringloop.new_event_loop(backend={on_host.host[9:]!r})")
+    make = factory.get(
+        on_host.host, f"lambda: ringloop.new_event_loop(backend={on_host.host[9:]!r})"
+    )
     run = f"asyncio.Runner(loop_factory={make}).run(main())"
-    ran = subprocess.run([sys.executable, "-c", PROGRAM.format(end=end, run=run)],
-                         capture_output=True, text=True, timeout=50)
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(end=end, run=run)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
     assert ran.returncode == (1 if "raise" in end else 0), ran.stderr
     assert "Fatal Python" not in ran.stderr and "Aborted" not in ran.stderr

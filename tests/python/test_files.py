@@ -1,4 +1,5 @@
 """ringloop.open(), ringloop.fs: files as awaits, on every host of them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -44,7 +45,9 @@ def test_both_ways_of_opening(on_host: Run, path: Path) -> None:
 def test_reading_in_every_way_gives_the_same_bytes(on_host: Run, path: Path) -> None:
     async def main() -> None:
         async with ringloop.open(path, "rb") as file:
-            assert await file.read() == DATA and await file.read() == b"" and await file.read(5) == b""
+            assert (
+                await file.read() == DATA and await file.read() == b"" and await file.read(5) == b""
+            )
             await file.seek(0)
             assert await file.readall() == DATA
             await file.seek(0)
@@ -59,7 +62,10 @@ def test_reading_in_every_way_gives_the_same_bytes(on_host: Run, path: Path) -> 
                 got += buffer[:count]
             assert got == DATA
             assert await file.pread(10, 20) == DATA[20:30]
-            assert await file.pread(10, len(DATA) - 3) == DATA[-3:] and await file.pread(9, 1 << 40) == b""
+            assert (
+                await file.pread(10, len(DATA) - 3) == DATA[-3:]
+                and await file.pread(9, 1 << 40) == b""
+            )
         assert await fs.read_bytes(path) == DATA
 
     on_host(main())
@@ -147,7 +153,8 @@ def test_text(on_host: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("newline", [None, "", "\n", "\r", "\r\n"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1", "utf-8-sig"])
 def test_text_reads_and_writes_as_the_builtin_does(
-        on_host: Run, tmp_path: Path, newline: str | None, encoding: str) -> None:
+    on_host: Run, tmp_path: Path, newline: str | None, encoding: str
+) -> None:
     text = "a\nb\r\nc\rd\r\n\n\r" + "ü" * 70_000 + "\r\nend"
 
     async def main() -> None:
@@ -172,18 +179,28 @@ def test_text_reads_and_writes_as_the_builtin_does(
 # ---- bad input
 
 BAD_OPENS: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception]]] = [
-    (("x", "q"), {}, ValueError), (("x", "rw"), {}, ValueError), (("x", "rbt"), {}, ValueError),
-    (("x", "b"), {}, ValueError), (("x", ""), {}, ValueError), (("x", "rr"), {}, ValueError),
-    (("x", 5), {}, TypeError), ((None,), {}, TypeError), (("a\0b",), {}, ValueError),
-    (("x", "rb"), {"encoding": "utf-8"}, ValueError), (("x", "rb"), {"newline": ""}, ValueError),
-    (("x",), {"encoding": "no-such"}, LookupError), (("x",), {"newline": "x"}, ValueError),
-    (("x",), {"errors": "no-such"}, LookupError), (("x", "r", "1"), {}, TypeError),
+    (("x", "q"), {}, ValueError),
+    (("x", "rw"), {}, ValueError),
+    (("x", "rbt"), {}, ValueError),
+    (("x", "b"), {}, ValueError),
+    (("x", ""), {}, ValueError),
+    (("x", "rr"), {}, ValueError),
+    (("x", 5), {}, TypeError),
+    ((None,), {}, TypeError),
+    (("a\0b",), {}, ValueError),
+    (("x", "rb"), {"encoding": "utf-8"}, ValueError),
+    (("x", "rb"), {"newline": ""}, ValueError),
+    (("x",), {"encoding": "no-such"}, LookupError),
+    (("x",), {"newline": "x"}, ValueError),
+    (("x",), {"errors": "no-such"}, LookupError),
+    (("x", "r", "1"), {}, TypeError),
 ]
 
 
 @pytest.mark.parametrize("arguments, named, expected", BAD_OPENS)
 def test_bad_arguments_of_open_raise_at_once(
-        arguments: tuple[Any, ...], named: dict[str, Any], expected: type[Exception]) -> None:
+    arguments: tuple[Any, ...], named: dict[str, Any], expected: type[Exception]
+) -> None:
     with pytest.raises(expected):
         ringloop.open(*arguments, **named)
 
@@ -191,7 +208,11 @@ def test_bad_arguments_of_open_raise_at_once(
 def test_bad_operations_raise_at_once(on_host: Run, path: Path) -> None:
     async def main() -> None:
         async with ringloop.open(path, "rb") as file:
-            for wrong in (lambda: file.read(-2), lambda: file.pread(-1, 0), lambda: file.pread(1, -1)):
+            for wrong in (
+                lambda: file.read(-2),
+                lambda: file.pread(-1, 0),
+                lambda: file.pread(1, -1),
+            ):
                 with pytest.raises(ValueError):
                     wrong()
             with pytest.raises(io.UnsupportedOperation, match="not writable"):
@@ -204,8 +225,12 @@ def test_bad_operations_raise_at_once(on_host: Run, path: Path) -> None:
                 await file.seek(-1)
             with pytest.raises(ValueError):
                 await file.seek(0, 9)
-        for closed in (lambda: file.read(1), lambda: file.pread(1, 0), lambda: file.fileno(),
-                       lambda: file.readinto(bytearray(1))):
+        for closed in (
+            lambda: file.read(1),
+            lambda: file.pread(1, 0),
+            lambda: file.fileno(),
+            lambda: file.readinto(bytearray(1)),
+        ):
             with pytest.raises(ValueError, match="closed file"):
                 closed()
         async with ringloop.open(path, "wb") as file:
@@ -247,7 +272,14 @@ def test_stat_is_os_stat(on_host: Run, path: Path) -> None:
             assert await fs.stat(each) == os.stat(each)
             assert await fs.stat(each, follow_symlinks=False) == os.lstat(each)
         mine, theirs = await fs.stat(path), os.stat(path)
-        for name in ("st_mtime_ns", "st_ctime_ns", "st_mtime", "st_blocks", "st_blksize", "st_rdev"):
+        for name in (
+            "st_mtime_ns",
+            "st_ctime_ns",
+            "st_mtime",
+            "st_blocks",
+            "st_blksize",
+            "st_rdev",
+        ):
             assert getattr(mine, name) == getattr(theirs, name), name
 
     on_host(main())
@@ -415,7 +447,8 @@ OPERATIONS: dict[str, Any] = {
 @pytest.mark.parametrize("turns", [0, 1, 2])
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_cancel_at_every_await_of_every_operation(
-        on_host: Run, path: Path, name: str, turns: int) -> None:
+    on_host: Run, path: Path, name: str, turns: int
+) -> None:
     async def main() -> None:
         file = await ringloop.open(path, "r+b")
         position = await file.tell()

@@ -1,4 +1,5 @@
 """Guests: what ringloop puts beside a loop that is not its own, and takes away with it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -32,14 +33,16 @@ def native_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     return name
 
 
-def test_a_guest_works_on_every_backend(
-        foreign: Run, native_backend: str, tmp_path: Path) -> None:
+def test_a_guest_works_on_every_backend(foreign: Run, native_backend: str, tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(b"data")
 
     async def main() -> None:
         for _ in range(20):
             assert await asyncio.gather(nop(1), hop(), fs.read_bytes(tmp_path / "data")) == [
-                1, False, b"data"]
+                1,
+                False,
+                b"data",
+            ]
             assert await fs.stat(tmp_path / "data") == os.stat(tmp_path / "data")
 
     foreign(main())
@@ -96,6 +99,7 @@ def test_many_loops_one_after_another_leave_nothing(foreign: Run) -> None:
 def test_loops_in_turn_on_one_thread_keep_apart(foreign: Run) -> None:
     first, second = foreign.new_loop(), foreign.new_loop()
     try:
+
         async def main(value: int) -> Any:
             return await asyncio.gather(nop(value), hop())
 
@@ -149,7 +153,8 @@ def test_other_tasks_run_while_immediate_results_keep_coming(foreign: Run) -> No
 
 
 def test_a_result_that_no_await_asked_for_yet_is_delivered_while_the_loop_sleeps(
-        foreign: Run) -> None:
+    foreign: Run,
+) -> None:
     async def main() -> None:
         for _ in range(50):
             ended = asyncio.Event()

@@ -2,6 +2,7 @@
 
 The hard part is cancelling: bytes and connections that came all the same belong to the next call.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -161,7 +162,10 @@ def server_gone() -> Any:
 def test_datagrams(run: Run) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        with socket.socket(type=socket.SOCK_DGRAM) as ours, socket.socket(type=socket.SOCK_DGRAM) as theirs:
+        with (
+            socket.socket(type=socket.SOCK_DGRAM) as ours,
+            socket.socket(type=socket.SOCK_DGRAM) as theirs,
+        ):
             for each in (ours, theirs):
                 each.bind(("127.0.0.1", 0))
                 each.setblocking(False)
@@ -218,7 +222,9 @@ def test_bytes_that_beat_the_cancel_go_to_the_next_call(run: Run, pair: Pair, in
         ours, theirs = pair
         for _ in range(50):
             buffer = bytearray(100)
-            task = await started(loop.sock_recv_into(ours, buffer) if into else loop.sock_recv(ours, 100))
+            task = await started(
+                loop.sock_recv_into(ours, buffer) if into else loop.sock_recv(ours, 100)
+            )
             theirs.send(b"abcdef")  # the operation has them now
             task.cancel()
             await cancelled(task)
@@ -306,8 +312,12 @@ def test_debug_mode_refuses_blocking_sockets(run: Run, pair: Pair) -> None:
         loop = asyncio.get_running_loop()
         ours, _ = pair
         ours.setblocking(True)
-        for call in (lambda: loop.sock_recv(ours, 1), lambda: loop.sock_sendall(ours, b"x"),
-                     lambda: loop.sock_accept(ours), lambda: loop.sock_connect(ours, "x")):
+        for call in (
+            lambda: loop.sock_recv(ours, 1),
+            lambda: loop.sock_sendall(ours, b"x"),
+            lambda: loop.sock_accept(ours),
+            lambda: loop.sock_connect(ours, "x"),
+        ):
             with pytest.raises(ValueError, match="non-blocking"):
                 await call()
 
@@ -335,7 +345,11 @@ def test_a_closed_socket_raises(run: Run, pair: Pair) -> None:
         loop = asyncio.get_running_loop()
         ours, theirs = pair
         ours.close()
-        for awaitable in (loop.sock_recv(ours, 1), loop.sock_sendall(ours, b"x"), loop.sock_accept(ours)):
+        for awaitable in (
+            loop.sock_recv(ours, 1),
+            loop.sock_sendall(ours, b"x"),
+            loop.sock_accept(ours),
+        ):
             with pytest.raises(OSError):
                 await awaitable
         with pytest.raises(OSError):
