@@ -138,10 +138,11 @@ bool needs_ring(long result) noexcept {
 
 // ---- the type
 
+PyObject* os_close = nullptr;
+
 namespace {
 
 PyObject* unsupported_operation = nullptr;  // io.UnsupportedOperation
-PyObject* os_close = nullptr;
 
 file_object* cast(PyObject* object) noexcept {
     return reinterpret_cast<file_object*>(object);

@@ -63,6 +63,7 @@ enum file_access { access_read = 1, access_write = 2, access_append = 4 };
 
 // For descriptors whose loop may be gone.
 void close_descriptor(int fd) noexcept;
+extern PyObject* os_close;  // os.close; simulated descriptors need another one
 
 // Work on an open file: waits for its turn, counts itself in, hands on.
 class file_work : public bridge::operation_source {

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "files.hpp"
 #include "ringloop/testing/fake_driver.hpp"
 
 namespace ringloop::python {
@@ -144,6 +145,18 @@ class simulation {
         return {"127.0.0.1", ntohs(at.sin_port)};
     }
 
+    int socket_error(int fd) {
+        int number = 0;
+        socklen_t size = sizeof number;
+        checked(kernel().get_option(*object(fd), SOL_SOCKET, SO_ERROR, &number, &size));
+        return number;
+    }
+
+    void add_file(const std::string& path, const py::bytes& content) {
+        kernel().add_file(path, std::string_view(content));
+    }
+    py::bytes file_content(const std::string& path) { return kernel().file_content(path); }
+
     void after(double seconds, py::function action) {
         auto kept = std::make_shared<py::function>(std::move(action));
         io().after(static_cast<std::int64_t>(seconds * 1e9), [kept]() mutable {
@@ -211,6 +224,11 @@ class simulation {
     bool harmful_ = false;
 };
 
+// Files that nobody took are closed by this instead of os.close.
+void set_file_close(const py::function& close) {
+    Py_XSETREF(os_close, Py_NewRef(close.ptr()));
+}
+
 std::unique_ptr<simulation> make(std::uint64_t seed, unsigned faults, unsigned latencies,
                                  unsigned disorder, bool harmless_only,
                                  std::vector<std::string> plan, unsigned buffer_count,
@@ -228,6 +246,7 @@ void define(py::module_& module) {
              "disorder"_a = 0, "harmless_only"_a = false, "plan"_a = std::vector<std::string>(),
              "buffer_count"_a = 8, "buffer_size"_a = 1024, "socket_buffer"_a = 4096,
              "steps_max"_a = 100'000)
+        .def_static("set_file_close", &set_file_close)
         .def("driver", &simulation::driver)
         .def("make_socket", &simulation::make_socket)
         .def("bind", &simulation::bind)
@@ -241,6 +260,9 @@ void define(py::module_& module) {
         .def("shutdown", &simulation::shutdown)
         .def("reset", &simulation::reset)
         .def("address", &simulation::address)
+        .def("socket_error", &simulation::socket_error)
+        .def("add_file", &simulation::add_file)
+        .def("file_content", &simulation::file_content)
         .def("after", &simulation::after)
         .def("stop_faults", &simulation::stop_faults)
         .def("report", &simulation::report)

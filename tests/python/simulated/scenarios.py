@@ -5,6 +5,8 @@ import asyncio
 import socket
 from typing import Any
 
+import ringloop
+
 from simulated.harness import Main
 from simulated.world import Recorder, World, content
 
@@ -376,3 +378,135 @@ async def server_closed_with_connections(world: World) -> None:
         world.must_if_clean(client.received == 20, "the echo goes on")
         transport.close()
         await client.lost
+
+
+# ---- sock_*
+
+async def sock_read(world: World, sock: Any, stream: int, size: int, into: bool) -> int:
+    """Reads stream number `stream` up to `size` bytes; returns how many came."""
+    seen = 0
+    room = bytearray(300)
+    while seen < size:
+        if into:
+            count = await world.loop.sock_recv_into(sock, room)
+            data = bytes(room[:count])
+        else:
+            data = await world.loop.sock_recv(sock, 400)
+        if not data:
+            break
+        world.must_match(stream, seen, data)
+        seen += len(data)
+    return seen
+
+
+@scenario
+async def sock_echo(world: World) -> None:
+    """accept, connect, recv, recv_into and sendall, more clients than the backlog holds."""
+    loop: Any = world.loop
+    size = 2000
+    listener = world.listening_socket(80, backlog=1)
+
+    async def serve(connection: Any) -> None:
+        try:
+            while data := await loop.sock_recv(connection, 700):
+                await loop.sock_sendall(connection, data)
+        finally:
+            connection.close()
+
+    async def accept(group: asyncio.TaskGroup) -> None:
+        while True:
+            connection, _ = await loop.sock_accept(listener)
+            group.create_task(serve(connection))
+
+    async def ask(into: bool) -> None:
+        sock = world.socket()
+        try:
+            await loop.sock_connect(sock, ("127.0.0.1", 80))
+            await loop.sock_sendall(sock, content(20, 0, size))
+            seen = await sock_read(world, sock, 20, size, into)
+            world.must_if_clean(seen == size, "the echo is complete")
+        finally:
+            sock.close()
+
+    try:
+        async with asyncio.TaskGroup() as sessions:
+            accepting = sessions.create_task(accept(sessions))
+            async with asyncio.TaskGroup() as clients:
+                for number in range(3):
+                    clients.create_task(ask(number % 2 == 0))
+            accepting.cancel()
+    finally:
+        listener.close()
+
+
+@scenario
+async def sock_cancel(world: World) -> None:
+    """sock_recv under time limits that race the arrival: nothing is lost; sock_accept likewise."""
+    loop: Any = world.loop
+    listener = world.listening_socket(80)
+    try:
+        async with asyncio.timeout(0.001):
+            await loop.sock_accept(listener)
+        world.must(False, "accepted a connection that nobody made")
+    except TimeoutError:
+        pass
+    sock = world.connected_socket(80)
+    peer, _ = await loop.sock_accept(listener)
+    try:
+        for at in range(0, 1000, 50):
+            world.simulation.after(0.00001 * (at // 50 % 8),
+                                   lambda at=at: quiet_send(peer, content(21, at, 50)))
+            got = b""
+            while len(got) < 50:
+                try:
+                    async with asyncio.timeout(0.00003):
+                        data = await loop.sock_recv(sock, 50 - len(got))
+                except TimeoutError:
+                    continue
+                if not data:
+                    world.must_if_clean(False, "the stream ended early")
+                    return
+                got += data
+            world.must_match(21, at, got)
+    finally:
+        sock.close()
+        peer.close()
+        listener.close()
+
+
+# ---- files
+
+@scenario
+async def file_copy(world: World) -> None:
+    """Read in pieces and written elsewhere, by the ring; what is there is a prefix at any time."""
+    size = 10_000
+    world.simulation.add_file("/from", content(22, 0, size))
+    copied = 0
+    async with ringloop.open("/from", "rb") as source, ringloop.open("/to", "wb") as copy:
+        while data := await source.read(1500):
+            world.must_match(22, copied, data)
+            await copy.write(data)
+            copied += len(data)
+    world.must_match(22, 0, world.simulation.file_content("/to"))
+    world.must_if_clean(copied == size, "all of it was copied")
+    world.must_if_clean((await ringloop.fs.stat("/to")).st_size == size, "the copy has its size")
+    world.must_match(22, 0, await ringloop.fs.read_bytes("/from"))
+
+
+@scenario
+async def file_cancel(world: World) -> None:
+    """Opens and reads given up at any moment leave no descriptor and move no position."""
+    world.simulation.add_file("/from", content(23, 0, 3000))
+    for turn in range(8):
+        try:
+            async with asyncio.timeout(0.00004 * turn):
+                async with ringloop.open("/from", "rb") as source:
+                    world.must_match(23, 0, await source.read(1000))
+                    world.must_match(23, 1000, await source.pread(500, offset=1000))
+        except TimeoutError:
+            continue
+    try:
+        await ringloop.open("/none", "rb")
+        world.must(False, "a missing file was opened")
+    except OSError as error:
+        world.must_if_clean(isinstance(error, FileNotFoundError), f"{error!r} for a missing file")

@@ -1,6 +1,7 @@
 """SimSocket: what asyncio asks of a socket.socket, over a descriptor of the simulated kernel."""
 from __future__ import annotations
 
+import errno
 import socket
 from typing import Any
 
@@ -39,6 +40,15 @@ class SimSocket:
     def connect(self, address: tuple[str, int]) -> None:
         self.simulation.connect(self.number, address[1])
 
+    def connect_ex(self, address: tuple[str, int]) -> int:
+        try:
+            self.simulation.connect(self.number, address[1])
+        except BlockingIOError:
+            return errno.EINPROGRESS
+        except OSError as error:
+            return error.errno or errno.EIO
+        return 0
+
     def accept(self) -> tuple[SimSocket, Any]:
         made = SimSocket(self.simulation, self.simulation.accept(self.number))
         return made, ("127.0.0.1", 0)
@@ -63,8 +73,11 @@ class SimSocket:
     def setsockopt(self, *_: Any) -> None:
         pass
 
-    def getsockopt(self, *_: Any) -> int:
-        return 0
+    def getsockopt(self, level: int, option: int, *_: Any) -> int:
+        if (level, option) != (socket.SOL_SOCKET, socket.SO_ERROR):
+            return 0
+        number: int = self.simulation.socket_error(self.number)
+        return number
 
     def detach(self) -> int:
         number, self.number = self.number, -1
