@@ -10,6 +10,8 @@ function(ringloop_options target)
     if(RINGLOOP_SANITIZE)
         target_compile_options(${target} PRIVATE -fsanitize=${RINGLOOP_SANITIZE} -fno-sanitize-recover=all)
         target_link_options(${target} PRIVATE -fsanitize=${RINGLOOP_SANITIZE})
+        # g++ warns falsely about its own headers when sanitizers are on.
+        target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     endif()
     target_link_options(${target} PRIVATE -Wl,-z,relro,-z,now)
 endfunction()

@@ -43,6 +43,7 @@ class sleep_await : private timer, private stop_waiter {
 
 }  // namespace detail
 
+// tidy-allow: banned because this one suspends a coroutine, not a thread
 [[nodiscard]] inline detail::sleep_await sleep_for(std::chrono::nanoseconds duration) noexcept {
     return {duration.count(), false};
 }
