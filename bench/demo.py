@@ -22,7 +22,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from demo_parts import chart, plan, server, table  # noqa: E402
+try:  # the imports take a second: Ctrl-C may come already
+    from demo_parts import chart, plan, server, table
+except KeyboardInterrupt:
+    print("stopped", file=sys.stderr)
+    sys.exit(130)
 
 ROOT = Path(__file__).resolve().parents[1]
 VARIANTS = (
