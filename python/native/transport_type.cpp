@@ -1,4 +1,5 @@
 // The type object SocketTransport and the module's transport functions. Contract in transport.hpp.
+#include <Python.h>
 #include <structmember.h>
 
 #include <algorithm>
