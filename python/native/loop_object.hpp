@@ -91,7 +91,7 @@ void run_turn_end_hooks(loop_object* loop) noexcept;
 // Drops ready handles, timers, hooks.
 void loop_clear_queues(loop_object* loop) noexcept;
 
-PyObject* loop_run(PyObject* self, PyObject*) noexcept;
+PyObject* loop_run(PyObject* self, PyObject*);
 extern PyMethodDef loop_call_methods[];   // loop_calls.cpp
 extern PyMethodDef loop_watch_methods[];  // watch.cpp
 

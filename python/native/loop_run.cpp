@@ -16,7 +16,9 @@ bool has_ready(void* context) noexcept {
     return !static_cast<loop_object*>(context)->state.ready.empty();
 }
 
-wait_result wait_without_gil(loop_object* loop, std::int64_t deadline_ns) noexcept {
+// Not noexcept, nor is any caller: when the interpreter ends, CPython before 3.14 ends a daemon
+// thread that comes back for the GIL by unwinding its stack from here.
+wait_result wait_without_gil(loop_object* loop, std::int64_t deadline_ns) {
     scheduler& native = native_of(loop);
     spin_policy& spin = loop->state.spin;
     wait_result result;
@@ -31,7 +33,7 @@ wait_result wait_without_gil(loop_object* loop, std::int64_t deadline_ns) noexce
 
 // Submits, and waits if there is nothing else to do. 0, or -1 with an exception set by a signal
 // handler.
-int poll_or_wait(loop_object* loop) noexcept {
+int poll_or_wait(loop_object* loop) {
     loop_state& state = loop->state;
     scheduler& native = native_of(loop);
     const bool busy = !state.ready.empty() || loop->stopping || native.has_native_work() ||
@@ -82,7 +84,7 @@ int raise_fatal(loop_object* loop) noexcept {
     return -1;
 }
 
-int turn(loop_object* loop) noexcept {
+int turn(loop_object* loop) {
     loop_state& state = loop->state;
     run_turn_end_hooks(loop);
     if (poll_or_wait(loop) < 0) return -1;
@@ -126,7 +128,7 @@ void run_turn_end_hooks(loop_object* loop) noexcept {
     }
 }
 
-PyObject* loop_run(PyObject* self, PyObject*) noexcept {
+PyObject* loop_run(PyObject* self, PyObject*) {
     auto* loop = reinterpret_cast<loop_object*>(self);
     if (loop->closed) return raise_closed(loop), nullptr;
     if (loop->state.running) {

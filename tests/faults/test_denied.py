@@ -105,5 +105,5 @@ def test_loops_start_at_every_limit_of_lockable_memory(everybody: programs.Place
 
 
 def test_accepting_goes_on_after_the_descriptors_ran_out() -> None:
-    done = programs.here().program("few_descriptors.py", launch=("--descriptors", "32"))
+    done = programs.here().program("few_descriptors.py")
     assert done.returncode == 0, done.stdout + done.stderr
