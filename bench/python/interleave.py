@@ -92,7 +92,8 @@ def show(rounds: dict[str, list[Round]]) -> None:
 
     rows = [[f"{variant}  {' + '.join(VARIANTS[variant])}", f"{mean(variant, 'cpu_us'):.0f}",
              f"{mean(variant, 'per_second'):.0f}", f"{mean(variant, 'p50_us') / 1e3:.2f}",
-             f"{mean(variant, 'p99_us') / 1e3:.2f}", f"{mean(variant, 'beside_lag_p99_us') / 1e3:.2f}",
+             f"{mean(variant, 'p99_us') / 1e3:.2f}",
+             f"{mean(variant, 'beside_lag_p99_us') / 1e3:.2f}",
              f"{mean(variant, 'beside_frames_per_second'):.0f}"] for variant in rounds]
     print(report.table(["", "CPU us/request less compute", "requests/s", "p50 ms", "p99 ms",
                         "lag p99 ms beside /frame", "frames/s"], rows))

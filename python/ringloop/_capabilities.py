@@ -28,7 +28,8 @@ class Capabilities:
             (
                 f"backend:         {self.backend} ({self.reason})",
                 f"kernel:          {self.kernel}",
-                f"ring:            {self.submission_entries} submissions, {self.completion_entries} completions",
+                f"ring:            {self.submission_entries} submissions, "
+                f"{self.completion_entries} completions",
                 f"receive buffers: {self.buffer_count} x {self.buffer_size} bytes",
                 f"missing opcodes: {missing}",
             )

@@ -26,7 +26,7 @@ def describe(handle: Any) -> str:
 
 
 def _callback_source(handle: Any) -> str:
-    source = format_helpers._format_callback_source
+    source: Any = format_helpers._format_callback_source
     if "debug" in (source.__kwdefaults__ or {}):
         debug = handle._loop is not None and handle._loop.get_debug()
         return str(source(handle._callback, handle._args, debug=debug))

@@ -1,7 +1,8 @@
 """Signals of a loop: add_signal_handler() and a wake-up for Python's own handlers (Ctrl-C).
 
-Python's C handler writes the signal's number to one end of a socket pair (an eventfd would refuse the single byte); the loop
-always watches the other end while it runs in the main thread, so no signal is lost between a check and a wait.
+Python's C handler writes the signal's number to one end of a socket pair (an eventfd would refuse
+the single byte); the loop always watches the other end while it runs in the main thread, so no
+signal is lost between a check and a wait.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ class SignalMixin:
     _signal_pair: tuple[socket.socket, socket.socket] | None = None
 
     def add_signal_handler(self: Any, sig: int, callback: Callable[..., Any], *args: Any) -> None:
-        """Calls callback(*args) on the loop whenever the signal arrives. ValueError, RuntimeError, TypeError as asyncio."""
+        """Calls callback(*args) on the loop whenever the signal arrives.
+
+        ValueError, RuntimeError, TypeError as asyncio.
+        """
         if asyncio.iscoroutine(callback) or inspect.iscoroutinefunction(callback):
             raise TypeError("coroutines cannot be used with add_signal_handler()")
         _check_signal(sig)
@@ -89,7 +93,8 @@ class SignalMixin:
         if sys.is_finalizing():
             if handlers:
                 warnings.warn(
-                    f"Closing the loop {self!r} on interpreter shutdown stage, skipping signal handlers removal",
+                    f"Closing the loop {self!r} on interpreter shutdown stage, "
+                    "skipping signal handlers removal",
                     ResourceWarning,
                     source=self,
                 )

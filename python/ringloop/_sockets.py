@@ -11,13 +11,16 @@ from typing import Any
 from . import _native
 
 
+_base: Any = base_events  # its private names are not typed
+
+
 class SocketMixin(_native.SocketMethods):
     """sock_connect; the others are native methods of the base."""
 
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
         """Connects `sock`; a host name is resolved first."""
         loop: Any = self
-        base_events._check_ssl_socket(sock)
+        _base._check_ssl_socket(sock)
         if loop.get_debug() and sock.gettimeout() != 0:
             raise ValueError("the socket must be non-blocking")
         if sock.family in (socket.AF_INET, socket.AF_INET6):

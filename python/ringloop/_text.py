@@ -131,7 +131,8 @@ class TextDecoder:
                 high = middle
         length, pending = self._decoded(piece, low)
         # One byte can end two characters: a lone "\r" shows only with what follows it.
-        return piece.offset + low - pending - (1 if length > count else 0)
+        at: int = piece.offset + low - pending - (1 if length > count else 0)
+        return at
 
     def _decoded(self, piece: _Piece, size: int) -> tuple[int, int]:
         decoder = self._new_decoder()

@@ -54,7 +54,7 @@ def _flags(mode: str) -> int:
 class _File:
     """What binary and text files share."""
 
-    def __init__(self, raw: Any, mode: str) -> None:
+    def __init__(self, raw: _native.File, mode: str) -> None:
         self._raw = raw
         self._mode = mode
 
@@ -431,13 +431,13 @@ class _Opening(collections.abc.Coroutine[Any, Any, Any]):
     def __init__(self, work: Any, wrap: Any) -> None:
         self._work = work
         self._wrap = wrap
-        self._running: Any = None
+        self._running: collections.abc.Coroutine[Any, Any, Any] | None = None
         self._file: Any = None
 
     async def _open(self) -> Any:
         return self._wrap(await self._work)
 
-    def _coroutine(self) -> Any:
+    def _coroutine(self) -> collections.abc.Coroutine[Any, Any, Any]:
         if self._running is None:
             self._running = self._open()
         return self._running

@@ -1,8 +1,9 @@
 """EventLoop: asyncio's event loop on one io_uring ring.
 
-What runs per callback or per packet is native (LoopCore and the transports); what runs per connection or per loop is the
-running CPython's own BaseEventLoop, which calls the hooks below. Every method belongs to the loop's thread, except
-call_soon_threadsafe() and stop's wake-up through it.
+What runs per callback or per packet is native (LoopCore and the transports); what runs per
+connection or per loop is the running CPython's own BaseEventLoop, which calls the hooks below.
+Every method belongs to the loop's thread, except call_soon_threadsafe() and stop's wake-up through
+it.
 """
 
 from __future__ import annotations
@@ -22,17 +23,23 @@ from ._sockets import SocketMixin
 
 logger = logging.getLogger("ringloop")
 
+_base: Any = base_events  # its private names are not typed
 _HAS_RUN_HOOKS = hasattr(base_events.BaseEventLoop, "_run_forever_setup")  # CPython 3.13
 _said: set[str] = set()  # backends that were logged: one line a process
 
 
-class EventLoop(SocketMixin, SignalMixin, _native.LoopCore, base_events.BaseEventLoop):
+class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their self
+    SocketMixin, SignalMixin, _native.LoopCore, base_events.BaseEventLoop
+):
     """An asyncio event loop whose descriptors all belong to one io_uring ring.
 
-    backend: "auto" (io_uring where it works, else epoll), "uring" or "epoll"; None takes the environment variable
-    RINGLOOP_BACKEND, else "auto". An explicit choice that cannot be met raises OSError. Further options: submission_entries,
-    completion_entries, buffer_count (a power of two), buffer_size (bytes of each receive buffer).
+    backend: "auto" (io_uring where it works, else epoll), "uring" or "epoll"; None takes the
+    environment variable RINGLOOP_BACKEND, else "auto". An explicit choice that cannot be met raises
+    OSError. Further options: submission_entries, completion_entries, buffer_count (a power of two),
+    buffer_size (bytes of each receive buffer).
     """
+
+    _thread_id: int | None
 
     def __init__(self, *, backend: str | None = None, **options: Any) -> None:
         options["backend"] = backend or os.environ.get("RINGLOOP_BACKEND") or "auto"
@@ -78,7 +85,10 @@ class EventLoop(SocketMixin, SignalMixin, _native.LoopCore, base_events.BaseEven
             sys.set_asyncgen_hooks(*hooks)
 
     def close(self) -> None:
-        """Closes the loop: nothing of it is in flight afterwards. Twice is fine; while it runs, RuntimeError."""
+        """Closes the loop: nothing of it is in flight afterwards. Twice is fine.
+
+        While it runs, RuntimeError.
+        """
         if self.is_closed():  # also the loop of a forked child's parent, which still says it runs
             return
         if self.is_running():
@@ -105,8 +115,8 @@ class EventLoop(SocketMixin, SignalMixin, _native.LoopCore, base_events.BaseEven
             handle._run()
             duration = self.time() - begin
             if duration >= self.slow_callback_duration:
-                what = base_events._format_handle(handle)
-                base_events.logger.warning("Executing %s took %.3f seconds", what, duration)
+                what = _base._format_handle(handle)
+                _base.logger.warning("Executing %s took %.3f seconds", what, duration)
         finally:
             self._current_handle = None
 
@@ -140,7 +150,8 @@ class EventLoop(SocketMixin, SignalMixin, _native.LoopCore, base_events.BaseEven
         **_: Any,
     ) -> Any:
         # CPython's own TLS over our transport.
-        tls = sslproto.SSLProtocol(
+        make: Any = sslproto.SSLProtocol
+        tls = make(
             self,
             protocol,
             sslcontext,
@@ -190,10 +201,14 @@ class EventLoop(SocketMixin, SignalMixin, _native.LoopCore, base_events.BaseEven
         raise NotImplementedError("ringloop does not carry pipes yet: connect_write_pipe()")
 
     async def _make_subprocess_transport(self, *_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError("ringloop does not carry subprocesses yet: subprocess_exec(), subprocess_shell()")
+        raise NotImplementedError(
+            "ringloop does not carry subprocesses yet: subprocess_exec(), subprocess_shell()"
+        )
 
     async def create_unix_connection(self, *_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError("ringloop does not carry Unix sockets yet: create_unix_connection()")
+        raise NotImplementedError(
+            "ringloop does not carry Unix sockets yet: create_unix_connection()"
+        )
 
     async def create_unix_server(self, *_: Any, **__: Any) -> NoReturn:
         raise NotImplementedError("ringloop does not carry Unix sockets yet: create_unix_server()")
@@ -226,7 +241,10 @@ def _log_choice(what: dict[str, Any]) -> None:
 
 
 def new_event_loop(*, backend: str | None = None, **options: Any) -> EventLoop:
-    """A new event loop (see EventLoop for the options); fits asyncio.run(loop_factory=…), Runner and uvicorn's --loop."""
+    """A new event loop; the options are EventLoop's.
+
+    Fits asyncio.run(loop_factory=…), Runner and uvicorn's --loop.
+    """
     return EventLoop(backend=backend, **options)
 
 

@@ -29,6 +29,6 @@ class EventLoopPolicy(_Base):  # type: ignore[misc]
 def install() -> None:
     """Makes ringloop the loop of asyncio.run() and asyncio.new_event_loop() in this process."""
     with warnings.catch_warnings():
-        # 3.14 deprecates the call itself; whoever calls install() has been told by our documentation.
+        # 3.14 deprecates the call itself; our documentation tells whoever calls install().
         warnings.simplefilter("ignore", DeprecationWarning)
         asyncio.set_event_loop_policy(EventLoopPolicy())

@@ -18,7 +18,7 @@ def accept_tls(
     handshake_timeout: float | None,
     shutdown_timeout: float | None,
 ) -> None:
-    """Starts the standard library's TLS over an accepted descriptor, which it takes on success only."""
+    """Starts the standard library's TLS over an accepted descriptor, taken on success only."""
     conn = socket.socket(fileno=fd)
     try:
         conn.setblocking(False)
@@ -27,7 +27,16 @@ def accept_tls(
         conn.close()
         return
     task = loop.create_task(
-        _shake_hands(loop, protocol_factory, conn, peer, sslcontext, server, handshake_timeout, shutdown_timeout)
+        _shake_hands(
+            loop,
+            protocol_factory,
+            conn,
+            peer,
+            sslcontext,
+            server,
+            handshake_timeout,
+            shutdown_timeout,
+        )
     )
     task.add_done_callback(_report)
     _handshakes.add(task)
@@ -70,7 +79,10 @@ async def _shake_hands(
 
 
 def _report(task: Any) -> None:
-    """As asyncio: a failed handshake is told in debug mode only; SSLProtocol has reported what is a fault of ours."""
+    """As asyncio: a failed handshake is told in debug mode only.
+
+    SSLProtocol has reported what is a fault of ours.
+    """
     _handshakes.discard(task)
     if task.cancelled():
         return

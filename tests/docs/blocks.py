@@ -14,7 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PROSE = ("README", "ARCHITECTURE", "CONTRIBUTING", "DECISIONS", "CHANGELOG", "SECURITY")
-_BLOCK = re.compile(r"(?:<!-- test: ([^>]*?) -->\s*\n)?```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"(?:<!-- test: ([^>]*?) -->\s*\n)?```(\w*)\n(.*?)^```$",
+                    re.DOTALL | re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)

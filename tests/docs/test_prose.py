@@ -78,7 +78,8 @@ def test_the_cpp_block_compiles_and_runs(block: Block, tmp_path: Path) -> None:
 
 def commands(block: Block) -> list[str]:
     joined = block.text.replace("\\\n", " ")
-    return [line.split("#")[0].strip() for line in joined.splitlines() if line.split("#")[0].strip()]
+    found = (line.split("#")[0].strip() for line in joined.splitlines())
+    return [line for line in found if line]
 
 
 KNOWN = ("git", "cd", "pip", "python", "uvicorn", "sudo", "apt-get", "strace", "cmake", "ctest")

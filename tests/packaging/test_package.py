@@ -117,7 +117,8 @@ def test_the_source_distribution_holds_what_a_build_needs_and_no_more(
     with tarfile.open(source_distribution) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     for name in ("CMakeLists.txt", "LICENSE", "README.md", "pyproject.toml", "PKG-INFO",
-                 "runtime/CMakeLists.txt", "python/ringloop/py.typed", "cmake/RingloopOptions.cmake"):
+                 "runtime/CMakeLists.txt", "python/ringloop/py.typed",
+                 "cmake/RingloopOptions.cmake"):
         assert name in names
     for folder in ("tests/", "bench/", "build/", ".venv", "tools/", "examples/"):
         assert not [name for name in names if name.startswith(folder)]

@@ -13,7 +13,7 @@ _WORDS = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b|(?<![\w.])/wo" r
 _CPP_BANNED = re.compile(
     r"(?<![\w.>:])(?:std::)?(printf|fprintf|puts|sprintf|strcpy|strcat|strtok|gets|rand|srand|exit|"
     r"abort|alloca|setjmp|longjmp|system)\s*\(|\bstd::(cout|cerr|clog|endl)\b|\bsleep_for\b"
-    r"|\bvolatile\b")
+    r"|(?<!asm )\bvolatile\b")
 _HEADER_BANNED = re.compile(r"^\s*using\s+namespace\b")
 _LIBRARY = ("runtime/", "bridge/", "kernels/", "python/native/")
 _PYTHON_BANNED = {"eval", "exec", "breakpoint", "input"}
