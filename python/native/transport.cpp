@@ -42,8 +42,8 @@ protocol_method look_up(PyObject* protocol, PyObject* name) noexcept {
         PyErr_Clear();
         return {};
     }
-    if (PyMethod_Check(found.get()) && PyMethod_GET_SELF(found.get()) == protocol) {
-        return {Py_NewRef(PyMethod_GET_FUNCTION(found.get())), true};
+    if (PyMethod_Check(found.get()) && PyMethod_Self(found.get()) == protocol) {
+        return {Py_NewRef(PyMethod_Function(found.get())), true};
     }
     return {found.release(), false};
 }
@@ -162,11 +162,16 @@ void forget_protocol(transport_state& t) noexcept {
 long live_transports = 0;
 
 int transport_set_protocol(transport_state& t, PyObject* protocol) noexcept {
-    const bool buffered = is_buffered(protocol);
-    protocol_method received =
-        look_up(protocol, buffered ? names().buffer_updated : names().data_received);
-    protocol_method get_buffer =
-        buffered ? look_up(protocol, names().get_buffer) : protocol_method{};
+    bool buffered = is_buffered(protocol);
+    protocol_method received;
+    protocol_method get_buffer;
+    if (!buffered) received = look_up(protocol, names().data_received);
+    if (received.callable == nullptr) {
+        // A protocol that has no data_received() but get_buffer() is a buffered one by its shape.
+        get_buffer = look_up(protocol, names().get_buffer);
+        buffered = buffered || get_buffer.callable != nullptr;
+        if (buffered) received = look_up(protocol, names().buffer_updated);
+    }
     std::swap(t.received, received);
     std::swap(t.get_buffer, get_buffer);
     t.kind = buffered ? feed::buffered : feed::data;
