@@ -104,6 +104,28 @@ extern base_slots slots;
     return loop != nullptr && !loop_is_closed(loop);
 }
 
+// Callbacks of a connection run in its context. A context that is entered already (a loop run
+// inside a callback) is left as it is.
+class context_scope {
+  public:
+    explicit context_scope(transport_state& t) noexcept : context_(bridge::ref::share(t.context)) {
+        entered_ = context_ && PyContext_Enter(context_.get()) == 0;
+        if (!entered_) PyErr_Clear();
+    }
+    context_scope(const context_scope&) = delete;
+    context_scope& operator=(const context_scope&) = delete;
+    ~context_scope() {
+        if (!entered_) return;
+        bridge::ref error = bridge::take_exception();
+        if (PyContext_Exit(context_.get()) < 0) PyErr_WriteUnraisable(context_.get());
+        if (error) bridge::restore_exception(std::move(error));
+    }
+
+  private:
+    bridge::ref context_;
+    bool entered_ = false;
+};
+
 // ---- transport.cpp: life
 // A transport over `fd` with connection_made() scheduled. `sock`, `extra`, `server`, `waiter` may
 // be null. `context` is shared by the connection's callbacks (null: a copy of the current one).

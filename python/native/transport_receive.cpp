@@ -37,28 +37,6 @@ char* scratch() noexcept {
     return memory.get();
 }
 
-// Callbacks of a connection run in its context. A context that is entered already (a loop run
-// inside a callback) is left as it is.
-class context_scope {
-  public:
-    explicit context_scope(transport_state& t) noexcept : context_(ref::share(t.context)) {
-        entered_ = context_ && PyContext_Enter(context_.get()) == 0;
-        if (!entered_) PyErr_Clear();
-    }
-    context_scope(const context_scope&) = delete;
-    context_scope& operator=(const context_scope&) = delete;
-    ~context_scope() {
-        if (!entered_) return;
-        ref error = bridge::take_exception();
-        if (PyContext_Exit(context_.get()) < 0) PyErr_WriteUnraisable(context_.get());
-        if (error) bridge::restore_exception(std::move(error));
-    }
-
-  private:
-    ref context_;
-    bool entered_ = false;
-};
-
 // Calls a cached method of the protocol; a missing one raises as a look-up at the call would.
 ref call_method(transport_state& t, const protocol_method& m, PyObject* name,
                 PyObject* argument) noexcept {

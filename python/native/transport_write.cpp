@@ -37,6 +37,7 @@ bool protocol_paused(transport_state& t) noexcept {
 
 int maybe_pause(transport_state& t) noexcept {
     if (transport_queued_bytes(t) <= high_water(t) || protocol_paused(t)) return 0;
+    context_scope scope(t);
     ref done = ref::steal(PyObject_CallMethodNoArgs(object_of(t), names()._maybe_pause_protocol));
     return done ? 0 : -1;
 }
@@ -155,15 +156,10 @@ int written(transport_state& t) noexcept {
 // Room was made: the protocol may go on, a closing transport may end.
 void after_progress(transport_state& t) noexcept {
     if (protocol_paused(t)) {
-        if (PyContext_Enter(t.context) < 0) PyErr_Clear();
+        context_scope scope(t);
         ref done =
             ref::steal(PyObject_CallMethodNoArgs(object_of(t), names()._maybe_resume_protocol));
-        ref error = bridge::take_exception();
-        if (PyContext_Exit(t.context) < 0) PyErr_Clear();
-        if (error) {
-            bridge::restore_exception(std::move(error));
-            transport_failed(t, "protocol.resume_writing() failed");
-        }
+        if (!done) transport_failed(t, "protocol.resume_writing() failed");
     }
     if (t.out != nullptr || t.connection_lost_count > 0) return;
     if (t.closing) {

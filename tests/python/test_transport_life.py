@@ -295,6 +295,9 @@ async def test_callbacks_run_in_the_connections_context():
             seen.append(variable.get())
             super().data_received(data)
 
+        def pause_writing(self):
+            seen.append(variable.get())
+
         def connection_lost(self, exc):
             seen.append(variable.get())
             super().connection_lost(exc)
@@ -303,11 +306,12 @@ async def test_callbacks_run_in_the_connections_context():
         variable.set("at connect")
         transport, protocol = await attach(near, Looking)
         variable.set("later")
+        transport.write(bytes(64 << 20))
         far.sendall(b"x")
         await protocol.receive(1)
-        transport.close()
+        transport.abort()
         await protocol.lost
-        assert seen == ["at connect"] * 3
+        assert seen == ["at connect"] * 4
 
 
 async def test_a_descriptor_in_use_is_refused():
