@@ -1,4 +1,4 @@
-"""asyncio's streams over the native data path: every read, limits, errors, cancels, flow control."""
+"""asyncio's streams over the native data path: reads, limits, errors, cancels, flow control."""
 from __future__ import annotations
 
 import asyncio
@@ -135,7 +135,8 @@ async def test_a_second_waiting_read_is_refused():
         first = asyncio.ensure_future(reader.read(1))
         await turns()
         for attempt, name in [(reader.read(1), "read"), (reader.readexactly(1), "readexactly"),
-                              (reader.readline(), "readuntil"), (reader.readuntil(b"x"), "readuntil")]:
+                              (reader.readline(), "readuntil"),
+                              (reader.readuntil(b"x"), "readuntil")]:
             with pytest.raises(RuntimeError, match=rf"^{name}\(\) called while another coroutine"):
                 await attempt
         pair[1].sendall(b"1")
@@ -163,8 +164,8 @@ async def test_a_cancelled_read_drops_nothing(kind):
         reader, writer = await open_pair(pair)
 
         def start():
-            return {"read": lambda: reader.read(100), "readexactly": lambda: reader.readexactly(4),
-                    "readline": reader.readline, "readuntil": lambda: reader.readuntil(b"\n")}[kind]()
+            arguments = {"read": (100,), "readexactly": (4,), "readline": (), "readuntil": (b"\n",)}
+            return getattr(reader, kind)(*arguments[kind])
 
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(start(), 0.01)
@@ -200,7 +201,8 @@ async def test_set_exception_reaches_the_read_that_waits_and_later_ones():
         reader.set_exception(ValueError("on purpose"))
         with pytest.raises(ValueError, match="on purpose"):
             await waiting
-        for attempt in (reader.read(1), reader.readline(), reader.readexactly(1), reader.readuntil(b"x")):
+        for attempt in (reader.read(1), reader.readline(), reader.readexactly(1),
+                        reader.readuntil(b"x")):
             with pytest.raises(ValueError, match="on purpose"):
                 await attempt
         with pytest.raises(ValueError, match="on purpose"):

@@ -1,4 +1,4 @@
-"""Life of a TCP transport: what it is, the order of its callbacks, close, abort, and being dropped."""
+"""Life of a TCP transport: its callbacks in order, close, abort, and being dropped."""
 from __future__ import annotations
 
 import asyncio

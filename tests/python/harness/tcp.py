@@ -1,4 +1,4 @@
-"""Connected TCP pairs for transport tests: one end on the loop, the other a plain blocking socket."""
+"""Connected TCP pairs for transport tests: one end on the loop, the other a blocking socket."""
 from __future__ import annotations
 
 import asyncio
@@ -29,8 +29,9 @@ class Recorder(asyncio.Protocol):
         assert type(data) is bytes
         self.note("data")
         self.received += data
-        if self._enough is not None and len(self.received) >= self._wanted and not self._enough.done():
-            self._enough.set_result(None)
+        enough = self._enough
+        if enough is not None and len(self.received) >= self._wanted and not enough.done():
+            enough.set_result(None)
 
     def eof_received(self) -> bool:
         self.events.append("eof")
