@@ -92,8 +92,10 @@ task<void> timers(world& w) {
     std::vector<std::int64_t> fired;
     const std::int64_t begun = w.home.now_ns();
     co_await rl::with_group([&](rl::task_group& group) -> task<void> {
-        for (const int delay : {500, 100, 300, 100, 70'000, 200, 5'000'000})
-            group.spawn(note(w, begun + delay * 1000, fired));
+        // Some closer together than a turn takes: a timer that fires with its neighbour is early.
+        for (const int delay_ns :
+             {500'000, 100'000, 300'000, 100'700, 70'000'000, 101'500, 5'000'000})
+            group.spawn(note(w, begun + delay_ns, fired));
         co_return;
     });
     w.must(fired.size() == 7, "every timer fired once");
