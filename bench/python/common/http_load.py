@@ -31,8 +31,7 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = transport      # type: ignore[assignment]  # uvloop's derives from nothing
         self._ask()
 
     def _ask(self) -> None:
