@@ -7,7 +7,7 @@ with 32 requests in flight: CPU per request, less the thread CPU time spent insi
 functions, and requests/s. Then the same with /frame flat out beside it: loop lag. Shuffled rounds;
 a ratio compares two values of one round.
 
-    --rounds N  --seconds S of each phase  --variants bd  --cores 0 (the service's)  --json FILE
+    --rounds N  --seconds S of each phase  --variants bd  --cores 0,1 (the service's)  --json FILE
 """
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--variants", default="bd", help="b and d are always there")
-    parser.add_argument("--cores", type=lambda text: set(map(int, text.split(","))), default={0})
+    parser.add_argument("--cores", type=lambda text: set(map(int, text.split(","))), default={0, 1})
     parser.add_argument("--json")
     options = parser.parse_args()
     variants = sorted(set(options.variants) | {"b", "d"})
