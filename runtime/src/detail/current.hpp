@@ -1,6 +1,7 @@
 // current_scheduler: the scheduler on this thread's stack. Written by scheduler::entry alone.
-// initial-exec: a plain load also from a shared library.
 #pragma once
+
+#include "ringloop/detail/hot_thread_local.hpp"
 
 namespace ringloop {
 
@@ -8,7 +9,7 @@ class scheduler;
 
 namespace detail {
 
-[[gnu::tls_model("initial-exec")]] extern thread_local constinit scheduler* current_scheduler;
+RINGLOOP_HOT_TLS extern thread_local constinit scheduler* current_scheduler;
 
 }  // namespace detail
 }  // namespace ringloop

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <new>
 
+#include "ringloop/detail/hot_thread_local.hpp"
+
 namespace ringloop::detail {
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -44,7 +46,7 @@ struct frame_pool {
     // Called when a list has no room: opens the thread's pool, or frees the block.
     void give_back_slow(std::size_t index, void* memory) noexcept;
 };
-[[gnu::tls_model("initial-exec")]] extern thread_local constinit frame_pool frames;
+RINGLOOP_HOT_TLS extern thread_local constinit frame_pool frames;
 
 [[nodiscard]] inline void* allocate_frame(std::size_t size) {
     const std::size_t index = (size - 1) / frame_pool::granularity;

@@ -16,6 +16,8 @@
 #include <coroutine>
 #include <cstdint>
 
+#include "ringloop/detail/hot_thread_local.hpp"
+
 namespace ringloop::detail {
 
 inline constexpr std::uint32_t transfers_nested_max = 64;  // power of two
@@ -25,7 +27,7 @@ struct transfer_state {
     std::uint32_t transfers = 0;  // counts up and wraps
     std::uint32_t depth = 0;      // calls of resume() on this thread's stack
 };
-[[gnu::tls_model("initial-exec")]] inline thread_local constinit transfer_state transfers;
+RINGLOOP_HOT_TLS inline thread_local constinit transfer_state transfers;
 
 inline void resume(std::coroutine_handle<> handle) {
     transfer_state& state = transfers;
