@@ -45,3 +45,43 @@ TEST_CASE("a listener closed while descriptors run out leaves no timer behind") 
     config.plan = {{step_domain::work, accept, {fault_kind::late, 1'000'000}}};
     run();
 }
+
+// retire() started ended operations again, which filled the submission queue and so brought the
+// completion that it wants; then it slept for ever, waiting for a further one.
+TEST_CASE("retire() sees a completion that came while it started others again") {
+    struct counter : rl::operation {
+        explicit counter(rl::driver& d) : operation(&counter::note), io(d) {}
+        static void note(rl::operation& op, const rl::completion& c) noexcept {
+            auto& self = static_cast<counter&>(op);
+            if (c.buffer != rl::no_buffer) self.io.release_buffer(c.buffer);
+            self.last = c.result;
+        }
+        rl::driver& io;
+        int last = 0;
+    };
+    fake_config config;
+    config.driver.submission_entries = 2;
+    config.plan = {{step_domain::work, 1, {fault_kind::end_multishot, 0}}};
+    fake_driver d(config);
+    int busy[2], idle[2];
+    REQUIRE(d.kernel().socket_pair(busy) == 0);
+    REQUIRE(d.kernel().socket_pair(idle) == 0);
+    counter ended(d), retired(d);
+    ended.prepare_receive(busy[0], true);
+    d.submit(ended);
+    retired.prepare_receive(idle[0], true);
+    d.submit(retired);
+    const iovec piece = {const_cast<char*>("x"), 1};
+    REQUIRE(d.try_send(busy[1], {&piece, 1}) == 1);
+    d.poll();
+    REQUIRE(d.faults_injected() == 1);
+    bool slept_for_ever = false;
+    d.on_failure = [&](const std::string&) {
+        slept_for_ever = true;
+        d.after(0, [] {});
+    };
+    d.retire(retired);
+    CHECK(retired.last == -ECANCELED);
+    CHECK_FALSE(slept_for_ever);
+    d.retire(ended);
+}

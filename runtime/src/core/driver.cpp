@@ -146,8 +146,8 @@ void driver::retire(operation& op) noexcept {
     cancel(op);
     while (!deliver_queued(op)) {
         // Its last completion is not here yet; what the body waits for includes it.
-        rearm();
         const std::size_t before = undelivered_total();
+        rearm();  // may bring it, where the submission queue fills up
         body_poll();
         if (undelivered_total() == before) body_wait({});
     }
