@@ -15,9 +15,11 @@ import argparse
 import contextlib
 import importlib.resources
 import json
+import os
 import random
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,16 +29,16 @@ from common import placing, report, stats
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICE = ROOT / "examples" / "service" / "serve.py"
-LOAD = Path(__file__).parent / "common" / "http_load.py"
 VARIANTS = {"a": ("asyncio", "executor"), "b": ("uvloop", "executor"), "c": ("uvloop", "native"),
             "d": ("ringloop", "native")}
 IN_FLIGHT, FRAMES = 32, 2
 Round = dict[str, float]
 
 
-def photograph() -> str:
+def photograph() -> Path:
     """matplotlib's sample."""
-    return str(importlib.resources.files("matplotlib") / "mpl-data/sample_data/grace_hopper.jpg")
+    return Path(str(importlib.resources.files("matplotlib")),
+                "mpl-data/sample_data/grace_hopper.jpg")
 
 
 @contextlib.contextmanager
@@ -59,22 +61,53 @@ def used(port: int) -> dict[str, Any]:
     return found
 
 
-def load(port: int, seconds: float, frames: int) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, str(LOAD), str(port), str(seconds), str(IN_FLIGHT),
-                           str(frames), photograph()], capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    if any(each["errors"] for each in found.values()):
-        raise SystemExit(f"the service refused requests: {done.stdout}")
-    return found
+class Load:
+    """The requests and their right answers as plans for bench/load: what the first service
+    answered, and every service must."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.client = Path(os.environ["RINGLOOP_BUILD"], "bench", "load", "loadclient")
+
+    def write(self, port: int) -> None:
+        photograph_ = photograph().read_bytes()
+        for name, body in (("mix", None), ("frame", photograph_)):
+            url = f"http://127.0.0.1:{port}/{name}"
+            with urllib.request.urlopen(url, body, timeout=30) as answer:
+                right = answer.read()
+            head = f"{'GET' if body is None else 'POST'} /{name} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            if body is not None:
+                head += f"Content-Length: {len(body)}\r\n"
+            (self.folder / f"{name}.request").write_bytes(head.encode() + b"\r\n" + (body or b""))
+            (self.folder / f"{name}.answer").write_bytes(right)
+            (self.folder / f"{name}.plan").write_text(f"1 {name} {name}.request {name}.answer\n")
+
+    def start(self, name: str, port: int, connections: int,
+              seconds: float) -> subprocess.Popen[str]:
+        if not (self.folder / f"{name}.plan").exists():
+            self.write(port)
+        return subprocess.Popen(
+            [str(self.client), str(self.folder / f"{name}.plan"), str(port), str(connections), "0",
+             str(seconds)], stdout=subprocess.PIPE, text=True,
+            preexec_fn=lambda: placing.pin({1}, real_time=False) and None)
+
+    def finish(self, client: subprocess.Popen[str]) -> dict[str, Any]:
+        text, _ = client.communicate(timeout=120)
+        if client.returncode != 0:
+            raise SystemExit("the load client failed: see above")
+        found: dict[str, Any] = json.loads(text)
+        return found
 
 
-def measure(variant: str, options: argparse.Namespace) -> Round:
+def measure(variant: str, options: argparse.Namespace, load: Load) -> Round:
     with service(variant, options.cores) as port:
-        load(port, min(1.0, options.seconds), 0)
+        load.finish(load.start("mix", port, IN_FLIGHT, min(1.0, options.seconds)))
         before = used(port)
-        mix = load(port, options.seconds, 0)["/mix"]
+        mix = load.finish(load.start("mix", port, IN_FLIGHT, options.seconds))
         after = used(port)
-        beside = load(port, options.seconds, FRAMES)
+        both = [load.start("mix", port, IN_FLIGHT, options.seconds),
+                load.start("frame", port, FRAMES, options.seconds)]
+        _, frames = map(load.finish, both)
         lag = used(port)["lag_us"]
     spent = after["cpu_seconds"] - before["cpu_seconds"]
     compute = after["compute_seconds"] - before["compute_seconds"]
@@ -83,7 +116,7 @@ def measure(variant: str, options: argparse.Namespace) -> Round:
             "per_second": mix["requests"] / options.seconds,
             "p50_us": mix["p50_us"], "p99_us": mix["p99_us"],
             "beside_lag_p99_us": lag["p99"],
-            "beside_frames_per_second": beside["/frame"]["requests"] / options.seconds}
+            "beside_frames_per_second": frames["requests"] / options.seconds}
 
 
 def show(rounds: dict[str, list[Round]]) -> None:
@@ -113,10 +146,12 @@ def main() -> None:
     options = parser.parse_args()
     variants = sorted(set(options.variants) | {"b", "d"})
     rounds: dict[str, list[Round]] = {variant: [] for variant in variants}
-    for number in range(options.rounds):
-        print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
-        for variant in random.sample(variants, len(variants)):
-            rounds[variant].append(measure(variant, options))
+    with tempfile.TemporaryDirectory() as folder:
+        load = Load(Path(folder))
+        for number in range(options.rounds):
+            print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
+            for variant in random.sample(variants, len(variants)):
+                rounds[variant].append(measure(variant, options, load))
     show(rounds)
     cpu = compare(rounds, "cpu_us")
     print(f"(d) over (b): CPU {cpu}, requests/s {compare(rounds, 'per_second')}, "
