@@ -41,11 +41,9 @@ TEST_CASE("an echo server gives every byte back, in order", "[net]") {
     const std::string sent = pattern(size);
     const auto scenario = [&]() -> rl::task<void> {
         auto listener = rl::net::tcp_listener::bind({"127.0.0.1", 0});
+        const auto at = listener.local();
+        const auto serve = [&]() -> rl::task<void> { co_await echo(co_await listener.accept()); };
         co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
-            const auto at = listener.local();
-            const auto serve = [&]() -> rl::task<void> {
-                co_await echo(co_await listener.accept());
-            };
             group.spawn(serve());
             const std::string got = co_await echoed(at, sent);
             CHECK(got == sent);
@@ -104,15 +102,15 @@ TEST_CASE("a reset by the peer is an error of the waiting receive", "[net]") {
     runner r(body);
     const auto scenario = [&]() -> rl::task<void> {
         auto pair = co_await connected();
+        const auto wait = [&]() -> rl::task<void> {
+            try {
+                auto chunk = co_await pair.far.receive();
+                FAIL("no error");
+            } catch (const rl::error& e) {
+                CHECK(e.code() == std::errc::connection_reset);
+            }
+        };
         co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
-            const auto wait = [&]() -> rl::task<void> {
-                try {
-                    auto chunk = co_await pair.far.receive();
-                    FAIL("no error");
-                } catch (const rl::error& e) {
-                    CHECK(e.code() == std::errc::connection_reset);
-                }
-            };
             group.spawn(wait());
             co_await rl::yield();
             reset(pair.near, r.home);
@@ -129,16 +127,16 @@ TEST_CASE("a client that goes away in the middle of a large send ends the write 
     const auto scenario = [&]() -> rl::task<void> {
         auto pair = co_await connected();
         const std::string large = pattern(32'000'000);
+        const auto write = [&]() -> rl::task<void> {
+            bool failed = false;
+            try {
+                co_await pair.far.write_all(large);
+            } catch (const rl::error&) {
+                failed = true;
+            }
+            CHECK(failed);
+        };
         co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
-            const auto write = [&]() -> rl::task<void> {
-                bool failed = false;
-                try {
-                    co_await pair.far.write_all(large);
-                } catch (const rl::error&) {
-                    failed = true;
-                }
-                CHECK(failed);
-            };
             group.spawn(write());
             auto first = co_await pair.near.receive();
             CHECK(first.size() > 0);
@@ -210,11 +208,11 @@ TEST_CASE("a second reader or writer at the same time is refused", "[net]") {
     runner r(body);
     const auto scenario = [&]() -> rl::task<void> {
         auto pair = co_await connected();
+        const auto read = [&]() -> rl::task<void> {
+            auto chunk = co_await pair.far.receive();
+            CHECK(chunk.text() == "x");
+        };
         co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
-            const auto read = [&]() -> rl::task<void> {
-                auto chunk = co_await pair.far.receive();
-                CHECK(chunk.text() == "x");
-            };
             group.spawn(read());
             co_await rl::yield();
             bool refused = false;
@@ -245,11 +243,11 @@ TEST_CASE("a thousand connections share four receive buffers and every stream is
     const auto scenario = [&]() -> rl::task<void> {
         auto listener = rl::net::tcp_listener::bind({"127.0.0.1", 0});
         const auto at = listener.local();
+        const auto client = [&](unsigned seed) -> rl::task<void> {
+            const std::string sent = pattern(10'000, seed);
+            if (co_await echoed(at, sent) == sent) ++complete;
+        };
         co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
-            const auto client = [&](unsigned seed) -> rl::task<void> {
-                const std::string sent = pattern(10'000, seed);
-                if (co_await echoed(at, sent) == sent) ++complete;
-            };
             for (int i = 0; i < connections; ++i) group.spawn(client(static_cast<unsigned>(i)));
             for (int i = 0; i < connections; ++i) group.spawn(echo(co_await listener.accept()));
         });
@@ -269,11 +267,11 @@ TEST_CASE("a pinned driver carries the same traffic and refuses another thread",
     const auto scenario = [&]() -> rl::task<void> {
         auto listener = rl::net::tcp_listener::bind({"127.0.0.1", 0});
         const auto at = listener.local();
+        const auto client = [&](unsigned seed) -> rl::task<void> {
+            const std::string sent = pattern(200'000, seed);
+            if (co_await echoed(at, sent) == sent) ++complete;
+        };
         co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
-            const auto client = [&](unsigned seed) -> rl::task<void> {
-                const std::string sent = pattern(200'000, seed);
-                if (co_await echoed(at, sent) == sent) ++complete;
-            };
             for (unsigned i = 0; i < 50; ++i) group.spawn(client(i));
             for (int i = 0; i < 50; ++i) group.spawn(echo(co_await listener.accept()));
         });
