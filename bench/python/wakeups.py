@@ -2,7 +2,8 @@
 
 Native consumer, paced at 100,000/s and 500,000/s, beside a bare eventfd (a write each, epoll_wait):
 wake-ups written, sleeps, latency. Then Python, flat out: awaits of native jobs that a worker thread
-completes, beside futures that a Python thread completes by one call_soon_threadsafe each.
+completes, beside futures completed by one call_soon_threadsafe each: as a native thread does, which
+takes the GIL for each completion, and in bursts by a Python thread that holds it meanwhile.
 
     --rounds N   --seconds S of each native measurement   --json FILE
 """
@@ -51,8 +52,10 @@ async def awaits() -> float:
     return BATCH * BATCHES / (time.perf_counter() - begin)
 
 
-async def threadsafe() -> float:
+async def threadsafe(burst: bool) -> float:
     """Futures completed per second by one call_soon_threadsafe each."""
+    from ringloop import _native
+
     loop, begin = asyncio.get_running_loop(), time.perf_counter()
     ready: list[list[asyncio.Future[None]]] = []
     some = threading.Semaphore(0)
@@ -60,8 +63,13 @@ async def threadsafe() -> float:
     def serve() -> None:
         for _ in range(BATCHES):
             some.acquire()
-            for each in ready.pop():
-                loop.call_soon_threadsafe(each.set_result, None)
+            batch = ready.pop()
+            if burst:
+                for each in batch:
+                    loop.call_soon_threadsafe(each.set_result, None)
+            else:
+                results = [each.set_result for each in batch]
+                _native._probe_complete(loop.call_soon_threadsafe, results)
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -87,7 +95,8 @@ def python_rates(host: str) -> None:
     factory = __import__(host).new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(awaits())
-        print(json.dumps([runner.run(awaits()), runner.run(threadsafe())]), flush=True)
+        rates = [awaits(), threadsafe(burst=False), threadsafe(burst=True)]
+        print(json.dumps([runner.run(each) for each in rates]), flush=True)
 
 
 def main() -> None:
@@ -128,17 +137,20 @@ def main() -> None:
         )
     )
     print()
-    python = {host: stats.paired(*zip(*rates[host])) for host in HOSTS}
+    columns = {host: list(zip(*rates[host])) for host in HOSTS}
     print(
         report.table(
-            ["Python, flat out", "awaits/s", "call_soon_threadsafe/s", "ratio"],
+            ["Python, flat out, per second", "awaits", "threadsafe", "ratio", "in bursts", "ratio"],
             [
                 [
                     host,
-                    *(f"{median(column):,.0f}" for column in zip(*rates[host])),
-                    str(python[host]),
+                    f"{median(awaited):,.0f}",
+                    f"{median(single):,.0f}",
+                    str(stats.paired(awaited, single)),
+                    f"{median(burst):,.0f}",
+                    str(stats.paired(awaited, burst)),
                 ]
-                for host in HOSTS
+                for host, (awaited, single, burst) in columns.items()
             ],
         )
     )

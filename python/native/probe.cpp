@@ -163,6 +163,21 @@ PyObject* hop(PyObject*, PyObject* args) noexcept {
     }
 }
 
+// What a native thread does without this bridge: it takes the GIL for each completion and calls
+// loop.call_soon_threadsafe(future.set_result, None). On a Python thread, to have it joined.
+PyObject* complete(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
+    if (count != 2 || !PyList_Check(args[1])) {
+        return PyErr_Format(PyExc_TypeError, "_probe_complete(call_soon_threadsafe, [set_result])");
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(args[1]); ++i) {
+        Py_BEGIN_ALLOW_THREADS Py_END_ALLOW_THREADS;
+        PyObject* words[] = {PyList_GET_ITEM(args[1], i), Py_None};
+        const ref done = ref::steal(PyObject_Vectorcall(args[0], words, 2, nullptr));
+        if (!done) return nullptr;
+    }
+    Py_RETURN_NONE;
+}
+
 PyObject* counts(PyObject*, PyObject*) noexcept {
     return Py_BuildValue("{slslsl}", "awaitables", bridge::awaitables_live, "pending",
                          bridge::awaitables_pending, "jobs", hop_job::live);
@@ -172,6 +187,8 @@ PyMethodDef functions[] = {
     {"_probe_nop", bridge::method(nop), METH_FASTCALL, "An await of one NOP on the ring."},
     {"_probe_immediate", bridge::method(immediate), METH_FASTCALL, "An await that is done."},
     {"_probe_hop", hop, METH_VARARGS, "An await of a job on one worker thread."},
+    {"_probe_complete", bridge::method(complete), METH_FASTCALL,
+     "Completes futures as a native thread without the bridge would."},
     {"_probe_counts", counts, METH_NOARGS, "Live awaitables and jobs."},
     {nullptr, nullptr, 0, nullptr}};
 
