@@ -234,11 +234,11 @@ PyObject* handle_cancel(PyObject* object, PyObject*) noexcept {
     handle_object* self = cast(object);
     if (self->cancelled) Py_RETURN_NONE;
     loop_object* loop = self->loop;
-    if (loop != nullptr && loop->debug && self->description == nullptr) {
-        self->description = PyObject_Repr(object);
-        if (self->description == nullptr) return nullptr;
-    }
     self->cancelled = true;
+    if (loop != nullptr && loop->debug && self->description == nullptr) {
+        self->description = PyObject_Repr(object);  // while it still knows its callback
+        if (self->description == nullptr) PyErr_WriteUnraisable(object);
+    }
     const bool queued = self->is_timer && self->heap_index != no_heap_index;
     if (queued) loop_forget_timer(loop, self);  // drops the heap's reference: we hold the caller's
     handle_drop(self);

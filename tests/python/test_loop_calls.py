@@ -90,7 +90,7 @@ def test_handles_pass_isinstance_and_look_like_asyncios(loop: Any) -> None:
     assert weakref.ref(timer)() is timer
     handle.cancel()
     timer.cancel()
-    assert repr(handle) == "<Handle cancelled>"
+    assert repr(handle).startswith("<Handle cancelled")
 
 
 def test_a_context_is_copied_or_taken(loop: Any) -> None:

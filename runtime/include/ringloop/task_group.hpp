@@ -9,8 +9,8 @@
 // of a task under on_error::cancel_group, stops all others and is thrown once they have ended (the
 // first one; later ones are dropped). A task under on_error::log ends alone: its failure goes to
 // set_error_log()'s handler. operation_cancelled caused by a stop of the group is no failure.
-// Lifetime: the body's own locals end with the body, before the tasks: what tasks refer to, a lambda
-// that is itself a coroutine included, is declared outside of with_group().
+// Lifetime: the body's own locals end with the body, before the tasks: what tasks refer to, even a
+// lambda that is itself a coroutine, is declared outside of with_group().
 // Cancel: a stop from outside stops the body and the tasks; with_group() throws operation_cancelled
 // after all have ended.
 #pragma once
