@@ -234,6 +234,31 @@ def test_bytes_that_beat_the_cancel_go_to_the_next_call(run: Run, pair: Pair, in
     run(main())
 
 
+@pytest.mark.parametrize("into", [False, True])
+def test_bytes_that_beat_the_cancel_reach_a_call_made_right_behind_it(
+    run: Run, pair: Pair, into: bool
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ours, theirs = pair
+        for number in range(20):
+            task = await started(loop.sock_recv(ours, 1))
+            theirs.send(b"%d" % (number % 10))
+            task.cancel()
+            if into:
+                buffer = bytearray(1)
+                async with asyncio.timeout(20):
+                    assert await loop.sock_recv_into(ours, buffer) == 1
+                got = bytes(buffer)
+            else:
+                async with asyncio.timeout(20):
+                    got = await loop.sock_recv(ours, 1)
+            assert got == b"%d" % (number % 10)
+            await cancelled(task)
+
+    run(main())
+
+
 def test_a_cancel_between_result_and_wake_up_loses_nothing(run: Run, pair: Pair) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -334,7 +359,7 @@ def test_bad_arguments_raise_at_once(run: Run, pair: Pair) -> None:
             loop.sock_recv(ours, "1")
         with pytest.raises(TypeError):
             loop.sock_sendall(ours, "text")
-        with pytest.raises((BufferError, TypeError)):
+        with pytest.raises(TypeError):
             loop.sock_recv_into(ours, b"read-only")
 
     run(main())
@@ -388,7 +413,7 @@ def test_calls_leave_no_memory_behind(run: Run, pair: Pair) -> None:
                 await cancelled(task)
             gc.collect()
             counts.append(sys.getallocatedblocks())
-        assert counts[-1] - counts[3] < 30, counts
+        assert counts[-1] - counts[3] < 200, counts  # one block a call would be 800
         assert loop._counters()["leased_buffers"] == 0
 
     run(main())
