@@ -196,6 +196,7 @@ PyObject* make_transport(loop_object* loop, int fd, PyObject* sock, PyObject* pr
         return nullptr;
     }
     t.fd_open = true;
+    transport_keep_addresses(t);
     if (transport_set_protocol(t, protocol) < 0) {
         discard(loop, self);
         return nullptr;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <Python.h>
+#include <netinet/in.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -39,6 +40,12 @@ struct protocol_method {
 // What reading stopped at, while the protocol could not be told (reading paused).
 inline constexpr int nothing_held = 1;  // else 0: end of stream, < 0: negated errno
 
+// An IP address as the kernel gave it, kept since it cannot be asked for after a reset or a close.
+struct kept_address {
+    sockaddr_in6 address{};
+    socklen_t size = 0;  // 0: not known, or of another family
+};
+
 struct transport_state {
     operation receive;  // multishot receive, or multishot poll while messages are large
     turn_end_hook turn_end;
@@ -53,6 +60,8 @@ struct transport_state {
     outgoing* out = nullptr;   // null: nothing waits to be sent
     PyObject* dict = nullptr;
     PyObject* weak_references = nullptr;
+    kept_address peer;
+    kept_address local;
     int fd = -1;
     int held_end = nothing_held;
     std::uint32_t connection_lost_count = 0;  // > 0: connection_lost() is scheduled or done
@@ -174,6 +183,8 @@ void transport_drop_queued(transport_state& t, bool try_first) noexcept;
 [[nodiscard]] PyObject* transport_queued_list(const transport_state& t) noexcept;
 
 // ---- transport_info.cpp
+// Asks the socket for both of its addresses: once, when the transport is made.
+void transport_keep_addresses(transport_state& t) noexcept;
 PyObject* transport_get_extra_info(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                                    PyObject* names) noexcept;
 // The Python socket, made on demand: borrowed, or null with an exception set.

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 
 #include "transport.hpp"
 #include "transport_names.hpp"
@@ -42,15 +43,29 @@ PyObject* address_of(const sockaddr_storage& storage, socklen_t size) noexcept {
     return nullptr;
 }
 
-PyObject* read_address(transport_state& t, bool peer) noexcept {
-    if (!t.fd_open || !io_usable(t)) Py_RETURN_NONE;
-    sockaddr_storage storage = {};
-    socklen_t size = sizeof storage;
-    auto* address = reinterpret_cast<sockaddr*>(&storage);
+int ask(transport_state& t, bool peer, sockaddr* address, socklen_t* size) noexcept {
     driver& io = io_of(loop_of(t));
-    const int error =
-        peer ? io.peer_address(t.fd, address, &size) : io.local_address(t.fd, address, &size);
-    if (error < 0) Py_RETURN_NONE;
+    return peer ? io.peer_address(t.fd, address, size) : io.local_address(t.fd, address, size);
+}
+
+void keep_address(transport_state& t, bool peer) noexcept {
+    kept_address& kept = peer ? t.peer : t.local;
+    socklen_t size = sizeof kept.address;
+    if (ask(t, peer, reinterpret_cast<sockaddr*>(&kept.address), &size) < 0) return;
+    if (size <= sizeof kept.address) kept.size = size;
+}
+
+PyObject* read_address(transport_state& t, bool peer) noexcept {
+    sockaddr_storage storage = {};
+    const kept_address& kept = peer ? t.peer : t.local;
+    socklen_t size = kept.size;
+    if (size > 0) {
+        std::memcpy(&storage, &kept.address, size);
+    } else {
+        if (!t.fd_open || !io_usable(t)) Py_RETURN_NONE;
+        size = sizeof storage;
+        if (ask(t, peer, reinterpret_cast<sockaddr*>(&storage), &size) < 0) Py_RETURN_NONE;
+    }
     PyObject* result = address_of(storage, size);
     if (result != nullptr || PyErr_Occurred() != nullptr) return result;
     Py_RETURN_NONE;
@@ -92,6 +107,11 @@ PyObject* fill_in(PyObject* self, PyObject* name) noexcept {
 }
 
 }  // namespace
+
+void transport_keep_addresses(transport_state& t) noexcept {
+    keep_address(t, true);
+    keep_address(t, false);
+}
 
 PyObject* transport_socket(transport_state& t) noexcept {
     if (t.socket != nullptr) return t.socket;

@@ -59,6 +59,26 @@ async def test_extra_info_tells_socket_and_addresses_also_afterwards():
         assert near.fileno() == -1
 
 
+@pytest.mark.parametrize("end", [reset, socket.socket.close])
+async def test_addresses_are_known_after_the_end_though_nobody_asked_before(end):
+    told: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
+
+    class Asking(Recorder):
+        def connection_lost(self, exc):
+            told.set_result(self.transport.get_extra_info("peername"))
+            super().connection_lost(exc)
+
+    with tcp_pair() as (near, far):
+        transport, protocol = await attach(near, Asking)
+        peer, local = far.getsockname(), far.getpeername()
+        end(far)
+        await protocol.lost
+        await turns()
+        assert await told == peer
+        assert transport.get_extra_info("peername") == peer
+        assert transport.get_extra_info("sockname") == local
+
+
 async def test_accepted_connections_make_a_python_socket_on_demand():
     server = await asyncio.get_running_loop().create_server(Recorder, "127.0.0.1", 0)
     made: asyncio.Future[Recorder] = asyncio.get_running_loop().create_future()
