@@ -158,6 +158,12 @@ def test_an_exception_that_ends_the_program_leaves_the_loop_usable(loop: Any, ki
     assert seen == [1]
 
 
+def test_the_clock_of_a_closed_loop_goes_on(loop: Any) -> None:
+    before = loop.time()
+    loop.close()
+    assert before <= loop.time() < before + 3600
+
+
 def test_every_scheduling_call_of_a_closed_loop_raises(loop: Any) -> None:
     loop.close()
     loop.close()
