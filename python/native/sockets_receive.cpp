@@ -1,4 +1,7 @@
 // sock_recv, sock_recv_into. Contract in sockets.hpp. Thread: the loop's, GIL held.
+//
+// What a cancelled call received all the same is kept for the next one. That may be in flight
+// already: then it is taken back from the kernel and begins anew, so that it finds those bytes.
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -11,21 +14,79 @@ namespace {
 
 using bridge::ref;
 
-class receive_work final : public socket_work {
+class receiving : public socket_work {
   public:
-    receive_work(PyObject* socket, std::size_t size) noexcept : socket_work(socket), size_(size) {
-        takes_back = true;
+    explicit receiving(PyObject* socket) noexcept : socket_work(socket) { takes_back = true; }
+    ~receiving() override { leave_flight(); }
+
+  protected:
+    void wait() noexcept {  // once `op` is prepared; *this may be gone afterwards
+        next_ = first_;
+        if (first_ != nullptr) first_->previous_ = this;
+        first_ = this;
+        in_flight_ = true;
+        submit();
     }
+    virtual void received(const completion& done) noexcept = 0;
+    virtual void put_back(const completion& done) noexcept = 0;  // keeps what came
+    void restart_next() noexcept;                                // bytes of this one were kept
+
+  private:
+    void completed(const completion& done) noexcept final {
+        leave_flight();
+        const bool again = std::exchange(again_, false) && !cancelling;
+        if (!again || (done.result < 0 && done.result != -ECANCELED)) return received(done);
+        put_back(done);
+        begin();
+    }
+    void leave_flight() noexcept;
+
+    static receiving* first_;  // all that are in flight, the latest first
+    receiving* previous_ = nullptr;
+    receiving* next_ = nullptr;
+    bool in_flight_ = false;
+    bool again_ = false;
+};
+
+receiving* receiving::first_ = nullptr;
+
+void receiving::leave_flight() noexcept {
+    if (!std::exchange(in_flight_, false)) return;
+    (previous_ != nullptr ? previous_->next_ : first_) = next_;
+    if (next_ != nullptr) next_->previous_ = previous_;
+    previous_ = nullptr;
+    next_ = nullptr;
+}
+
+void receiving::restart_next() noexcept {
+    receiving* oldest = nullptr;
+    for (receiving* work = first_; work != nullptr; work = work->next_) {
+        if (work->socket() == socket() && &work->host() == &host() && !work->cancelling)
+            oldest = work;
+    }
+    if (oldest == nullptr) return;
+    oldest->again_ = true;
+    bridge::loop_host& on = oldest->host();
+    on.native().io().cancel(oldest->op);
+    on.submitted();
+}
+
+class receive_work final : public receiving {
+  public:
+    receive_work(PyObject* socket, std::size_t size) noexcept : receiving(socket), size_(size) {}
     PyObject* result() noexcept override { return raise_error() ? nullptr : value_.release(); }
     void undelivered(PyObject* value) noexcept override {
         PyObject* bytes = value != nullptr ? value : value_.get();
-        if (bytes != nullptr && PyBytes_GET_SIZE(bytes) > 0) keep(socket(), "bytes", bytes);
+        if (bytes == nullptr || PyBytes_GET_SIZE(bytes) == 0) return;
+        keep(socket(), "bytes", bytes);
+        restart_next();
     }
     [[nodiscard]] const char* name() const noexcept override { return "sock_recv"; }
 
   private:
     void begin() noexcept override;
-    void completed(const completion& done) noexcept override;
+    void received(const completion& done) noexcept override;
+    void put_back(const completion& done) noexcept override;
     void deliver(const char* data, std::size_t size) noexcept;
     const std::size_t size_;
     ref value_;
@@ -47,10 +108,17 @@ void receive_work::begin() noexcept {
     }
     if (size_ == 0) return deliver(nullptr, 0);
     op.prepare_receive(fd, false, size_);
-    submit();
+    wait();
 }
 
-void receive_work::completed(const completion& done) noexcept {
+void receive_work::put_back(const completion& done) noexcept {
+    if (done.buffer == no_buffer) return;
+    const auto* data = reinterpret_cast<const char*>(io().buffer(done.buffer));
+    if (done.result > 0) keep_bytes(socket(), data, static_cast<std::size_t>(done.result));
+    io().release_buffer(done.buffer);
+}
+
+void receive_work::received(const completion& done) noexcept {
     if (done.result <= 0) {
         if (done.buffer != no_buffer) io().release_buffer(done.buffer);
         return done.result < 0 ? fail(done.result) : deliver(nullptr, 0);
@@ -81,24 +149,28 @@ void receive_work::completed(const completion& done) noexcept {
     owner().finish();
 }
 
-class receive_into_work final : public socket_work {
+class receive_into_work final : public receiving {
   public:
-    explicit receive_into_work(PyObject* socket) noexcept : socket_work(socket) {
-        takes_back = true;
-    }
+    explicit receive_into_work(PyObject* socket) noexcept : receiving(socket) {}
     pinned_buffer buffer;
 
     PyObject* result() noexcept override {
         return raise_error() ? nullptr : PyLong_FromSize_t(got_);
     }
     void undelivered(PyObject* /*value*/) noexcept override {
+        if (got_ == 0) return;
         keep_bytes(socket(), buffer.data(), got_);
+        restart_next();
     }
     [[nodiscard]] const char* name() const noexcept override { return "sock_recv_into"; }
 
   private:
     void begin() noexcept override;
-    void completed(const completion& done) noexcept override {
+    void put_back(const completion& done) noexcept override {
+        if (done.result > 0)
+            keep_bytes(socket(), buffer.data(), static_cast<std::size_t>(done.result));
+    }
+    void received(const completion& done) noexcept override {
         if (done.result < 0) return fail(done.result);
         got_ = static_cast<std::size_t>(done.result);
         owner().finish();
@@ -116,7 +188,7 @@ void receive_into_work::begin() noexcept {
     }
     if (buffer.size() == 0) return owner().finish();
     op.prepare_receive_into(fd, buffer.data(), buffer.size());
-    submit();
+    wait();
 }
 
 }  // namespace
