@@ -259,7 +259,11 @@ int transport_close(transport_state& t) noexcept {
     t.closing = true;
     Py_CLEAR(t.held);
     transport_update_reading(t);
-    if (t.out != nullptr) return 0;  // the last send's completion goes on
+    if (t.out != nullptr) {  // the last send's completion goes on
+        // asyncio would have sent what this turn wrote, and drops what is written from here on.
+        t.refusing = !t.out->send.in_flight();
+        return 0;
+    }
     return transport_schedule_lost(t, Py_None);
 }
 

@@ -72,6 +72,7 @@ struct transport_state {
     bool polling = false;        // wanted kind of `receive`: poll
     bool paused = false;
     bool closing = false;
+    bool refusing = false;  // closed with nothing but this turn's writes: later ones are dropped
     bool read_ended = false;   // end of stream or error seen
     bool write_ended = false;  // write_eof() was called
     bool fd_open = false;      // `fd` is ours to close

@@ -231,6 +231,7 @@ int transport_write(transport_state& t, PyObject* data) noexcept {
     if (!piece.owner) return -1;
     if (piece.size == 0) return 0;
     if (t.connection_lost_count > 0) return write_to_lost(t);
+    if (t.refusing) return 0;
     if (!io_usable(t)) {
         PyErr_SetString(PyExc_RuntimeError, "Event loop is closed");
         return -1;
@@ -255,7 +256,7 @@ int transport_writelines(transport_state& t, PyObject* lines) noexcept {
         }
         snapshot piece = take_snapshot(line.get());
         if (!piece.owner) break;
-        if (piece.size == 0) continue;
+        if (piece.size == 0 || t.refusing) continue;
         if (t.connection_lost_count > 0) {
             if (write_to_lost(t) < 0) return -1;
             continue;

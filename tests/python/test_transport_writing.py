@@ -292,3 +292,14 @@ async def test_nodelay_is_set():
         assert near.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
         transport.abort()
         await protocol.lost
+
+
+async def test_writes_behind_a_close_are_dropped():
+    with tcp_pair() as (near, far):
+        transport, protocol = await attach(near)
+        transport.write(b"answer")
+        transport.close()
+        transport.write(b"too late")
+        transport.writelines([b"this", b"too"])
+        await protocol.lost
+        assert await elsewhere(read_all, far) == b"answer"
