@@ -117,9 +117,16 @@ void file_work::end() noexcept {
         }
     }
     --on->users;
+    driver& on_io = io();
     owner().finish();
     if (next != nullptr) next->begin();
-    if (on->users == 0 && on->closer != nullptr) std::exchange(on->closer, nullptr)->begin();
+    if (on->users > 0) return;
+    if (on->closer != nullptr) {
+        std::exchange(on->closer, nullptr)->begin();
+    } else if (on->closing && on->fd >= 0) {  // whoever awaited its close has left
+        --files_live;
+        (void)on_io.close(std::exchange(on->fd, -1));
+    }
 }
 
 bool file_work::raise_error() noexcept {

@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "files.hpp"
+#include "pinned_buffer.hpp"
 #include "poll_events.hpp"
 #include "ringloop/bridge/python/errors.hpp"
 
@@ -12,29 +13,10 @@ namespace {
 
 using bridge::ref;
 
-// Owns a Py_buffer.
-class pinned {
-  public:
-    pinned() noexcept = default;
-    pinned(const pinned&) = delete;
-    pinned& operator=(const pinned&) = delete;
-    ~pinned() {
-        if (view_.obj != nullptr) PyBuffer_Release(&view_);
-    }
-    [[nodiscard]] bool take(PyObject* object, int flags) noexcept {
-        return PyObject_GetBuffer(object, &view_, flags) == 0;
-    }
-    [[nodiscard]] char* data() const noexcept { return static_cast<char*>(view_.buf); }
-    [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(view_.len); }
-
-  private:
-    Py_buffer view_ = {};
-};
-
 class read_into_work final : public file_work {
   public:
     explicit read_into_work(file_object* on) noexcept : file_work(on, true) { takes_back = true; }
-    pinned buffer;
+    pinned_buffer buffer;
 
     PyObject* result() noexcept override {
         return raise_error() ? nullptr : PyLong_FromSize_t(done_);
@@ -143,7 +125,7 @@ class write_work final : public file_work {
   public:
     write_work(file_object* on, std::int64_t offset) noexcept
         : file_work(on, offset < 0), at_(offset) {}
-    pinned buffer;
+    pinned_buffer buffer;
 
     PyObject* result() noexcept override {
         return raise_error() ? nullptr : PyLong_FromSize_t(done_);

@@ -46,6 +46,13 @@ void close_work::completed(const completion& done) noexcept {
     owner().finish();
 }
 
+// Does not wait for the others any more: the last of them closes the file.
+void close_work::request_cancel() noexcept {
+    if (file_->closer != this) return;
+    file_->closer = nullptr;
+    owner().finish();
+}
+
 // The loop is closing. Works still under way hold the file; its last reference closes it.
 void close_work::collect() noexcept {
     if (file_->closer == this) {

@@ -1,5 +1,6 @@
 // close_work: closes a file once everything that was started on it has ended. A cancel does not
-// stop it: the file is closed, and the await ends with CancelledError.
+// stop it: the await ends with CancelledError, at once where it still waited for others, and the
+// file is closed all the same.
 #pragma once
 
 #include "files.hpp"
@@ -11,7 +12,7 @@ class close_work final : public bridge::operation_source {
     explicit close_work(file_object* file) noexcept;
     ~close_work() override;
     void start(bridge::loop_host& host, bridge::awaitable& owner) noexcept override;
-    void request_cancel() noexcept override {}
+    void request_cancel() noexcept override;
     void collect() noexcept override;
     PyObject* result() noexcept override;
     [[nodiscard]] const char* name() const noexcept override { return "close"; }

@@ -355,6 +355,34 @@ def test_a_slow_fifo_blocks_nobody_and_loses_nothing(on_host: Run, fifo: Path) -
     on_host(main())
 
 
+def test_a_cancelled_close_leaves_a_waiting_read_and_closes_behind_it(
+    on_host: Run, fifo: Path
+) -> None:
+    async def main() -> None:
+        file = await ringloop.open(fifo, "rb")
+        number = file.fileno()
+        writer = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            waiting = asyncio.ensure_future(file.read(100))
+            await several_turns()
+            closing = asyncio.ensure_future(file.close())
+            await several_turns()
+            assert not closing.done()
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                async with asyncio.timeout(20):
+                    await closing
+            assert file.closed and not waiting.done()
+            os.write(writer, b"last")
+            assert await waiting == b"last"
+        finally:
+            os.close(writer)
+        with pytest.raises(OSError):
+            os.fstat(number)
+
+    on_host(main())
+
+
 def test_bytes_of_a_fifo_that_beat_the_cancel_go_to_the_next_read(on_host: Run, fifo: Path) -> None:
     async def main() -> None:
         async with ringloop.open(fifo, "rb") as file:
