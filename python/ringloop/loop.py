@@ -191,7 +191,8 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
 
     # ---- what the loop does not carry yet: said in a sentence instead of failing somewhere inside
 
-    def _make_datagram_transport(self, *_: Any, **__: Any) -> NoReturn:
+    # At once: the base would make a socket first, and leave it open.
+    async def create_datagram_endpoint(self, *_: Any, **__: Any) -> NoReturn:
         raise NotImplementedError("ringloop does not carry UDP yet: create_datagram_endpoint()")
 
     def _make_read_pipe_transport(self, *_: Any, **__: Any) -> NoReturn:

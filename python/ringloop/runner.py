@@ -19,7 +19,8 @@ def run(
 ) -> _T:
     """Runs the coroutine on a new loop and closes it; arguments and errors as asyncio.run()."""
     if asyncio.events._get_running_loop() is not None:
-        main.close()
+        if asyncio.iscoroutine(main):
+            main.close()  # else it would warn that nobody awaited it
         raise RuntimeError("ringloop.run() cannot be called from a running event loop")
     with asyncio.Runner(debug=debug, loop_factory=loop_factory or new_event_loop) as runner:
         return runner.run(main)
