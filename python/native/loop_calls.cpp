@@ -2,7 +2,6 @@
 //
 // GIL held. call_soon_threadsafe may come from any thread; the others belong to the loop's (checked
 // in debug mode).
-#include <chrono>
 #include <cmath>
 
 #include "loop_object.hpp"
@@ -159,9 +158,8 @@ PyObject* call_later(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
 PyObject* loop_time(PyObject* self, PyObject*) noexcept {
     loop_object* loop = cast(self);
     if (!loop->state.native) {  // closed: the clock goes on, late clean-up code may ask
-        const std::chrono::duration<double> now =
-            std::chrono::steady_clock::now().time_since_epoch();
-        return PyFloat_FromDouble(now.count());
+        const ref clock = ref::steal(PyImport_ImportModule("time"));
+        return clock ? PyObject_CallMethod(clock.get(), "monotonic", nullptr) : nullptr;
     }
     return PyFloat_FromDouble(static_cast<double>(native_of(loop).now_ns()) / 1e9);
 }
