@@ -27,22 +27,25 @@ class own_host final : public bridge::loop_host {
 };
 
 // How long to look at memory before sleeping. Spinning pays while sleeps end within tens of
-// microseconds, and never on a process that has one processor only: it would keep the other side
-// from running.
+// microseconds: it starts after four such sleeps in a row and stops at the first spin in vain,
+// since what it waits for may need this very processor (kernels run at low priority). Never on a
+// process that has one processor only.
 struct spin_policy {
     static constexpr std::int64_t spin_ns = 20'000;
-    static constexpr std::int64_t short_sleep_ns = 60'000;
+    static constexpr std::int64_t short_sleep_ns = 40'000;  // asleep: the wake-up alone costs half
+    static constexpr int start = 4;
     bool allowed = false;
-    int credit = 0;  // 0…8: short sleeps seen lately
+    int short_sleeps = 0;  // in a row, up to `start`
 
     [[nodiscard]] std::int64_t budget_ns() const noexcept {
-        return allowed && credit > 0 ? spin_ns : 0;
+        return allowed && short_sleeps == start ? spin_ns : 0;
     }
     void slept(std::int64_t duration_ns) noexcept {
-        if (duration_ns <= short_sleep_ns) {
-            if (credit < 8) ++credit;
-        } else {
-            credit /= 2;
+        const bool spun = budget_ns() != 0;
+        if (duration_ns > (spun ? spin_ns : short_sleep_ns)) {
+            short_sleeps = 0;
+        } else if (short_sleeps < start) {
+            ++short_sleeps;
         }
     }
 };

@@ -4,6 +4,7 @@
 // types and counters).
 #include <Python.h>
 
+#include "exit_guard.hpp"
 #include "loop.hpp"
 #include "ringloop/bridge/python/awaitable.hpp"
 #ifdef RINGLOOP_TEST_BACKEND
@@ -14,6 +15,7 @@ namespace {
 
 int execute(PyObject* module) {
     using namespace ringloop;
+    python::install_exit_guard();
     if (bridge::add_awaitable_types(module) < 0) return -1;
     if (python::add_loop_types(module) < 0) return -1;
     if (python::add_transport_types(module) < 0) return -1;

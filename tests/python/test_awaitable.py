@@ -396,7 +396,7 @@ def test_awaiting_leaves_no_memory_behind(on_host: Run) -> None:
             await rounds(300)
             gc.collect()
             counts.append(sys.getallocatedblocks())
-        assert counts[-1] - counts[3] < 30, counts
+        assert counts[-1] - counts[3] < 200, counts  # one block an await would be 600 and more
 
     on_host(main())
 

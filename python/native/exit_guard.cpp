@@ -1,0 +1,42 @@
+// The terminate handler. Contract in exit_guard.hpp.
+#include "exit_guard.hpp"
+
+#include <Python.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <thread>
+
+namespace ringloop::python {
+namespace {
+
+std::terminate_handler previous = nullptr;
+std::thread::id main_thread;
+
+bool finalizing() noexcept {
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsFinalizing() != 0;
+#else
+    return _Py_IsFinalizing() != 0;
+#endif
+}
+
+[[noreturn]] void on_terminate() {
+    // A forced unwinding is no exception that could be looked at.
+    while (finalizing() && std::this_thread::get_id() != main_thread && !std::current_exception()) {
+        std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+    if (previous != nullptr) previous();
+    std::abort();
+}
+
+}  // namespace
+
+void install_exit_guard() noexcept {
+    if (previous != nullptr) return;
+    main_thread = std::this_thread::get_id();
+    previous = std::set_terminate(&on_terminate);
+}
+
+}  // namespace ringloop::python
