@@ -26,11 +26,10 @@ def foreign(request: pytest.FixtureRequest) -> Run:
     return Run(request.param)
 
 
-@pytest.fixture(params=["uring", "epoll"])
-def native_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    name: str = request.param
-    monkeypatch.setenv("RINGLOOP_BACKEND", name)
-    return name
+@pytest.fixture
+def native_backend(backend: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("RINGLOOP_BACKEND", backend)
+    return backend
 
 
 def test_a_guest_works_on_every_backend(foreign: Run, native_backend: str, tmp_path: Path) -> None:
