@@ -30,7 +30,7 @@ ALLOWED_FILES = (
     r"(runtime|bridge|kernels)/src/[\w/]+(\.cpp|\.hpp|/CMakeLists\.txt)",
     r"python/native/([\w/]+/)?([\w]+\.(cpp|hpp)|CMakeLists\.txt)",
     r"python/ringloop/[\w/]+\.pyi?|python/ringloop/py\.typed",
-    r"tests/([\w/]+/)?(\w+\.(py|cpp|hpp|c)|CMakeLists\.txt|tsan\.supp)",
+    r"tests/([\w/]+/)?(\w+\.(py|cpp|hpp|c)|CMakeLists\.txt|[lt]san\.supp)",
     r"bench/([\w/]+/)?(\w+\.(py|cpp|hpp)|CMakeLists\.txt)",
     r"bench/results/[\w.-]+\.(json|md|svg|png|txt)",
     r"examples/([\w/-]+/)?(\w+\.(py|cpp|hpp)|CMakeLists\.txt|README\.md)",

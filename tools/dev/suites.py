@@ -96,9 +96,10 @@ def _seeds(context: Context, suite: str, preset: str) -> dict[str, str]:
 
 def sanitizer_options(preset: str) -> dict[str, str]:
     suppressions = ROOT / "tests" / "tsan.supp"
+    kept = ROOT / "tests" / "lsan.supp"
     return {
         "asan": {"ASAN_OPTIONS": "detect_stack_use_after_return=1:detect_leaks=1",
-                 "LSAN_OPTIONS": f"suppressions={ROOT / 'tests' / 'lsan.supp'}:print_suppressions=0",
+                 "LSAN_OPTIONS": f"suppressions={kept}:print_suppressions=0",
                  "UBSAN_OPTIONS": "print_stacktrace=1"},
         "tsan": {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"
                  + (f":suppressions={suppressions}" if suppressions.exists() else "")},
