@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import ringloop
+from harness import accounts
 from harness.loops import Run
 from ringloop import _native
 
@@ -396,7 +397,7 @@ def test_awaiting_leaves_no_memory_behind(on_host: Run) -> None:
             await rounds(300)
             gc.collect()
             counts.append(sys.getallocatedblocks())
-        assert counts[-1] - counts[3] < 200, counts  # one block an await would be 600 and more
+        accounts.assert_flat(counts, 300)
 
     on_host(main())
 

@@ -21,6 +21,7 @@ class Tally:
     skipped: int = 0
     seconds: float = 0.0
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    faults: list[str] = dataclasses.field(default_factory=list)    # what failed and how, in short
 
     def line(self) -> str:
         return (f"{self.part:<24} {self.passed:>6} passed {self.failed:>4} failed "
@@ -35,8 +36,11 @@ def of_pytest(part: str, report: Path, code: int) -> Tally:
         return tally
     for case in ElementTree.parse(report).iter("testcase"):
         kinds = {child.tag: child for child in case}
-        if "failure" in kinds or "error" in kinds:
+        wrong = kinds.get("failure", kinds.get("error"))
+        if wrong is not None:
             tally.failed += 1
+            tally.faults.append(f"{case.get('classname')}::{case.get('name')}: "
+                                f"{wrong.get('message', '')[:300]}")
         elif "skipped" in kinds:
             tally.skipped += 1
             tally.reasons[kinds["skipped"].get("message", "no reason given")] += 1
@@ -65,9 +69,22 @@ def of_catch(part: str, text: str, code: int) -> Tally:
         tally.failed = int(some.group(1)) - tally.passed
     if code != 0 and tally.failed == 0:
         tally.failed = 1
+    if tally.failed:
+        tally.faults += _catch_faults(text)
     if code == 0 and tally.passed == 0:
         tally.failed = 1       # a program that ran nothing proves nothing
     return tally
+
+
+_RULE = re.compile(r"^-{79}$", re.MULTILINE)
+
+
+def _catch_faults(text: str) -> list[str]:
+    """The blocks that Catch2 prints for a failed check; without any, the end of the output."""
+    parts = [part.strip() for part in _RULE.split(text)]    # in turn: a case's name, its checks
+    blocks = [f"{name}\n{checks[:800]}" for name, checks in zip(parts, parts[1:])
+              if "FAILED" in checks]
+    return blocks[:10] or [text[-2000:]]
 
 
 def of_code(part: str, code: int) -> Tally:
@@ -84,6 +101,9 @@ def summary(tallies: list[Tally]) -> int:
         reasons.update(tally.reasons)
     for reason, count in reasons.most_common():
         say(f"skipped {count}: {reason}")
+    for tally in tallies:
+        for fault in tally.faults:
+            say(f"failed in {tally.part}: {fault}")
     failed = sum(tally.failed for tally in tallies)
     passed = sum(tally.passed for tally in tallies)
     print(f"{passed} passed, {failed} failed, {sum(tally.skipped for tally in tallies)} skipped",

@@ -81,3 +81,10 @@ def settled_difference(before: Account) -> list[str]:
             return left
         # tidy-allow: banned because the kernel tells nobody that a thread has left /proc
         time.sleep(0.01)
+
+
+def assert_flat(counts: list[int], rounds: int) -> None:
+    """Fails if each batch of `rounds` left a block a round: the first two batches fill the caches
+    of the interpreter and its libraries, which go on to drift by some tens of blocks."""
+    growth = [after - before for before, after in zip(counts[2:], counts[3:])]
+    assert min(growth) < rounds / 2, counts
