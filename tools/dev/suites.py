@@ -130,12 +130,16 @@ def pytest(context: Context, part: str, paths: list[str], build: project.Build, 
     return [report.of_pytest(part, result, code)]
 
 
+# The Python suite waits more than it computes: two processes halve it even on two cores.
+SPREAD = ("-n", "2", "--dist", "worksteal")
+
+
 def part_python(context: Context) -> list[Tally]:
     tallies = []
     for interpreter in context.interpreters:
         build = context.build("dev", interpreter)
         tallies += pytest(context, f"python {interpreter.version}", ["tests/python"], build,
-                          timeout_s=3600 if context.all else 900,
+                          timeout_s=3600 if context.all else 900, extra=SPREAD,
                           **_seeds(context, "python", "dev"))
     return tallies
 
@@ -143,7 +147,7 @@ def part_python(context: Context) -> list[Tally]:
 def part_python_debug(context: Context) -> list[Tally]:
     return pytest(context, "python debug mode", ["tests/python"], context.build("dev"),
                   PYTHONASYNCIODEBUG="1", PYTHONDEVMODE="1",
-                  extra=("--ignore=tests/python/test_simulation.py",))
+                  extra=(*SPREAD, "--ignore=tests/python/test_simulation.py"))
 
 
 def part_asan(context: Context) -> list[Tally]:
@@ -151,7 +155,8 @@ def part_asan(context: Context) -> list[Tally]:
     for suite in ("unit", "sim", "kernel"):
         tallies += catch(context, suite, "asan", 600)
     return tallies + pytest(context, "python (asan)", ["tests/python"], context.build("asan"),
-                            timeout_s=3600 if context.all else 1500, RINGLOOP_TEST_SLOWDOWN="5",
+                            timeout_s=3600 if context.all else 1500, extra=SPREAD,
+                            RINGLOOP_TEST_SLOWDOWN="5",
                             **_seeds(context, "python", "asan"))
 
 
