@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import _handles, _native
+from ._pipes import PipeMixin
 from ._signals import SignalMixin
 from ._sockets import SocketMixin
 
@@ -29,7 +30,7 @@ _said: set[str] = set()  # backends that were logged: one line a process
 
 
 class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their self
-    SocketMixin, SignalMixin, _native.LoopCore, base_events.BaseEventLoop
+    SocketMixin, PipeMixin, SignalMixin, _native.LoopCore, base_events.BaseEventLoop
 ):
     """An asyncio event loop whose descriptors all belong to one io_uring ring.
 
@@ -194,12 +195,6 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
     # At once: the base would make a socket first, and leave it open.
     async def create_datagram_endpoint(self, *_: Any, **__: Any) -> NoReturn:
         raise NotImplementedError("ringloop does not carry UDP yet: create_datagram_endpoint()")
-
-    def _make_read_pipe_transport(self, *_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError("ringloop does not carry pipes yet: connect_read_pipe()")
-
-    def _make_write_pipe_transport(self, *_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError("ringloop does not carry pipes yet: connect_write_pipe()")
 
     async def _make_subprocess_transport(self, *_: Any, **__: Any) -> NoReturn:
         raise NotImplementedError(
