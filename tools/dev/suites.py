@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Callable
 
+import conformance
 import project
 import report
 from machine import Interpreter
@@ -202,6 +203,8 @@ PARTS: dict[str, tuple[Callable[[Context], list[Tally]], bool]] = {
     "tsan": (part_tsan, True),
     "docs": (_folder("docs"), True),
     "packaging": (_folder("packaging"), True),
+    "conformance": (conformance.main, True),
+    "conformance_all": (conformance.everything_else, False),
 }
 
 
