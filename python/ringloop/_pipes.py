@@ -9,15 +9,9 @@ from __future__ import annotations
 
 import select
 from asyncio import unix_events
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    # The stock classes are not typed; at run time ours derive from them.
-    _ReadBase: Any = object
-    _WriteBase: Any = object
-else:
-    _ReadBase = unix_events._UnixReadPipeTransport
-    _WriteBase = unix_events._UnixWritePipeTransport
+_unix: Any = unix_events  # its private names are not typed
 
 
 class _PipeEnd:
@@ -36,7 +30,7 @@ class _PipeEnd:
         super()._call_connection_lost(exc)  # type: ignore[misc]  # the stock class's
 
 
-class ReadPipeTransport(_PipeEnd, _ReadBase):
+class ReadPipeTransport(_PipeEnd, _unix._UnixReadPipeTransport):  # type: ignore[misc]
     """The reading end of a pipe or FIFO, a socket, or a character device."""
 
     def __init__(
@@ -46,7 +40,7 @@ class ReadPipeTransport(_PipeEnd, _ReadBase):
         super().__init__(loop, pipe, protocol, waiter, extra)
 
 
-class WritePipeTransport(_PipeEnd, _WriteBase):
+class WritePipeTransport(_PipeEnd, _unix._UnixWritePipeTransport):  # type: ignore[misc]
     """The writing end of a pipe or FIFO, a socket, or a character device."""
 
     _buffer: bytearray

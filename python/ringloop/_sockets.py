@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import errno
 import socket
-from asyncio import base_events
+from asyncio import base_events, tasks
 from typing import Any
 
 from . import _native
 
 
 _base: Any = base_events  # its private names are not typed
+_BACKLOG_DELAY_MIN_S = 0.001
+_BACKLOG_DELAY_MAX_S = 0.05
 
 
 class SocketMixin(_native.SocketMethods):
@@ -29,12 +31,24 @@ class SocketMixin(_native.SocketMethods):
             )
             address = found[0][4]
         # connect_ex: 0, or a number that says that the connection is under way.
-        code = sock.connect_ex(address)
-        while code in (errno.EINPROGRESS, errno.EALREADY, errno.EINTR, errno.EAGAIN):
+        code = _connect(sock, address)
+        delay_s = _BACKLOG_DELAY_MIN_S
+        while code == errno.EAGAIN and sock.family == socket.AF_UNIX:
+            # The listener's backlog is full. Nothing is under way, and a poll says "writable".
+            await tasks.sleep(delay_s)
+            delay_s = min(2 * delay_s, _BACKLOG_DELAY_MAX_S)
+            code = _connect(sock, address)
+        while code in (errno.EINPROGRESS, errno.EALREADY, errno.EINTR):
             await loop._sock_writable(sock)
-            if code == errno.EAGAIN:  # a Unix socket's backlog was full: nothing is under way
-                code = sock.connect_ex(address)
-                continue
             code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code not in (0, errno.EISCONN):
             raise OSError(code, f"Connect call failed {address}")
+
+
+def _connect(sock: socket.socket, address: Any) -> int:
+    try:
+        return sock.connect_ex(address)
+    except OSError as error:  # the kernel was not asked: "AF_UNIX path too long"
+        if error.errno is not None:
+            raise
+        raise OSError(f"{error}: {address!r}") from None

@@ -21,6 +21,7 @@ from . import _handles, _native
 from ._pipes import PipeMixin
 from ._signals import SignalMixin
 from ._sockets import SocketMixin
+from ._unix import UnixMixin
 
 logger = logging.getLogger("ringloop")
 
@@ -30,7 +31,7 @@ _said: set[str] = set()  # backends that were logged: one line a process
 
 
 class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their self
-    SocketMixin, PipeMixin, SignalMixin, _native.LoopCore, base_events.BaseEventLoop
+    SocketMixin, PipeMixin, UnixMixin, SignalMixin, _native.LoopCore, base_events.BaseEventLoop
 ):
     """An asyncio event loop whose descriptors all belong to one io_uring ring.
 
@@ -188,6 +189,7 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
         )
 
     def _stop_serving(self, sock: socket.socket) -> None:
+        self._remove_unix_path(sock)
         _native.stop_serving(self, sock)
 
     # ---- what the loop does not carry yet: said in a sentence instead of failing somewhere inside
@@ -200,14 +202,6 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
         raise NotImplementedError(
             "ringloop does not carry subprocesses yet: subprocess_exec(), subprocess_shell()"
         )
-
-    async def create_unix_connection(self, *_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError(
-            "ringloop does not carry Unix sockets yet: create_unix_connection()"
-        )
-
-    async def create_unix_server(self, *_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError("ringloop does not carry Unix sockets yet: create_unix_server()")
 
 
 _OPTIONS = {
