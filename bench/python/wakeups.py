@@ -2,8 +2,9 @@
 
 Native consumer, paced at 100,000/s and 500,000/s, beside a bare eventfd (a write each, epoll_wait):
 wake-ups written, sleeps, latency. Then Python, flat out: awaits of native jobs that a worker thread
-completes, beside futures completed by one call_soon_threadsafe each: as a native thread does, which
-takes the GIL for each completion, and in bursts by a Python thread that holds it meanwhile.
+completes, beside futures completed by one call_soon_threadsafe each: by the same jobs of the same
+worker, which takes the GIL for each completion as it does without the bridge, and in bursts by a
+Python thread that is handed a whole batch and holds the GIL meanwhile.
 
     --rounds N   --seconds S of each native measurement   --json FILE
 """
@@ -52,10 +53,24 @@ async def awaits() -> float:
     return BATCH * BATCHES / (time.perf_counter() - begin)
 
 
-async def threadsafe(burst: bool) -> float:
-    """Futures completed per second by one call_soon_threadsafe each."""
+async def called() -> float:
+    """Futures completed per second by one call_soon_threadsafe each, from the same worker."""
     from ringloop import _native
 
+    hop, loop = _native._probe_hop_by_call, asyncio.get_running_loop()
+    begin = time.perf_counter()
+    for _ in range(BATCHES):
+        batch = [loop.create_future() for _ in range(BATCH)]
+        for each in batch:
+            each.add_done_callback(nothing)
+            hop(loop.call_soon_threadsafe, each.set_result)
+        for each in batch:
+            await each
+    return BATCH * BATCHES / (time.perf_counter() - begin)
+
+
+async def bursts() -> float:
+    """Likewise, by a Python thread that is handed each batch in one piece."""
     loop, begin = asyncio.get_running_loop(), time.perf_counter()
     ready: list[list[asyncio.Future[None]]] = []
     some = threading.Semaphore(0)
@@ -63,13 +78,8 @@ async def threadsafe(burst: bool) -> float:
     def serve() -> None:
         for _ in range(BATCHES):
             some.acquire()
-            batch = ready.pop()
-            if burst:
-                for each in batch:
-                    loop.call_soon_threadsafe(each.set_result, None)
-            else:
-                results = [each.set_result for each in batch]
-                _native._probe_complete(loop.call_soon_threadsafe, results)
+            for each in ready.pop():
+                loop.call_soon_threadsafe(each.set_result, None)
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -95,7 +105,7 @@ def python_rates(host: str) -> None:
     factory = __import__(host).new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(awaits())
-        rates = [awaits(), threadsafe(burst=False), threadsafe(burst=True)]
+        rates = [awaits(), called(), bursts()]
         print(json.dumps([runner.run(each) for each in rates]), flush=True)
 
 

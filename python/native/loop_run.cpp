@@ -1,6 +1,6 @@
 // The turn. Contract in loop.hpp; order as in asyncio: handles that were ready before the poll,
 // then I/O, then timers that were due right after the poll; what these schedule waits for the next
-// turn.
+// turn. A batch of I/O that outlasts a timer is cut short: its rest comes in the next turn.
 //
 // GIL: held, except inside wait_without_gil(). Leaves with everything submitted that the run
 // accepted.
@@ -84,6 +84,13 @@ int raise_fatal(loop_object* loop) noexcept {
     return -1;
 }
 
+// I/O goes ahead of timers, but a timer does not wait for a whole batch of it.
+std::int64_t host_limit_ns(loop_object* loop, std::size_t late) noexcept {
+    if (late != 0) return 0;
+    const timer_heap& timers = loop->state.timers;
+    return timers.empty() ? no_deadline : timers.first_deadline_ns();
+}
+
 int turn(loop_object* loop) {
     loop_state& state = loop->state;
     run_turn_end_hooks(loop);
@@ -92,7 +99,7 @@ int turn(loop_object* loop) {
     if (collect_due(loop) < 0) return -1;
     const std::size_t late = state.ready.size() - first;
     if (run_ready(loop, first) < 0) return -1;
-    if (native_of(loop).has_host_work()) native_of(loop).run_host();
+    if (native_of(loop).has_host_work()) native_of(loop).run_host(host_limit_ns(loop, late));
     if (raise_fatal(loop) < 0) return -1;
     if (state.forked) return raise_closed(loop);
     return run_ready(loop, late);

@@ -1,7 +1,7 @@
 // probe: awaits with nothing in them, for benchmarks and tests of the bridge: a NOP on the ring, a
 // hop to a worker thread and back, a failure. No part of the public interface.
 //
-// Thread: the loop's, GIL held; worker_pool's threads never touch Python.
+// Thread: the loop's, GIL held. The worker never touches Python, but for _probe_hop_by_call().
 #include "probe.hpp"
 
 #include <pthread.h>
@@ -163,18 +163,40 @@ PyObject* hop(PyObject*, PyObject* args) noexcept {
     }
 }
 
-// What a native thread does without this bridge: it takes the GIL for each completion and calls
-// loop.call_soon_threadsafe(future.set_result, None). On a Python thread, to have it joined.
-PyObject* complete(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
-    if (count != 2 || !PyList_Check(args[1])) {
-        return PyErr_Format(PyExc_TypeError, "_probe_complete(call_soon_threadsafe, [set_result])");
+// The same hop without this bridge: the worker takes the GIL for each completion and calls
+// loop.call_soon_threadsafe(future.set_result, None) itself.
+class call_job final : public bridge::job {
+  public:
+    call_job(ref call_soon_threadsafe, ref set_result) noexcept
+        : call_(std::move(call_soon_threadsafe)), set_result_(std::move(set_result)) {
+        home = {nullptr, &call_job::call};
+        ++hop_job::live;
     }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(args[1]); ++i) {
-        Py_BEGIN_ALLOW_THREADS Py_END_ALLOW_THREADS;
-        PyObject* words[] = {PyList_GET_ITEM(args[1], i), Py_None};
-        const ref done = ref::steal(PyObject_Vectorcall(args[0], words, 2, nullptr));
-        if (!done) return nullptr;
+    ~call_job() override { --hop_job::live; }
+    void run() override {}
+
+  private:
+    static void call(void*, posted& node) noexcept {
+        const PyGILState_STATE state = PyGILState_Ensure();
+        auto& self = static_cast<call_job&>(node);
+        PyObject* words[] = {self.set_result_.get(), Py_None};
+        if (!ref::steal(PyObject_Vectorcall(self.call_.get(), words, 2, nullptr)))
+            PyErr_WriteUnraisable(self.call_.get());
+        delete &self;
+        PyGILState_Release(state);
     }
+    ref call_;
+    ref set_result_;
+};
+
+PyObject* hop_by_call(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
+    if (count != 2) {
+        return PyErr_Format(PyExc_TypeError,
+                            "_probe_hop_by_call(call_soon_threadsafe, set_result)");
+    }
+    auto* job = new (std::nothrow) call_job(ref::share(args[0]), ref::share(args[1]));
+    if (job == nullptr) return PyErr_NoMemory();
+    shared_worker().submit(*job);
     Py_RETURN_NONE;
 }
 
@@ -187,8 +209,8 @@ PyMethodDef functions[] = {
     {"_probe_nop", bridge::method(nop), METH_FASTCALL, "An await of one NOP on the ring."},
     {"_probe_immediate", bridge::method(immediate), METH_FASTCALL, "An await that is done."},
     {"_probe_hop", hop, METH_VARARGS, "An await of a job on one worker thread."},
-    {"_probe_complete", bridge::method(complete), METH_FASTCALL,
-     "Completes futures as a native thread without the bridge would."},
+    {"_probe_hop_by_call", bridge::method(hop_by_call), METH_FASTCALL,
+     "The same hop, completed by call_soon_threadsafe(set_result) from the worker."},
     {"_probe_counts", counts, METH_NOARGS, "Live awaitables and jobs."},
     {nullptr, nullptr, 0, nullptr}};
 

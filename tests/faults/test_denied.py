@@ -26,7 +26,8 @@ def suite(place: programs.Place, folder: Path, *, backends: str, launch: tuple[s
     folder.chmod(0o777)
     report = folder / "report.xml"
     tree = place.tree
-    done = place.run("-m", "pytest", "-q", "-n", "2", "-c", str(tree / "pyproject.toml"), f"--rootdir={tree}",
+    done = place.run("-m", "pytest", "-q", "-n", "2", f"--rootdir={tree}",
+                     "-c", str(tree / "pyproject.toml"),
                      "-p", "no:cacheprovider", f"--basetemp={folder}/base", f"--junitxml={report}",
                      f"--ignore={tree}/tests/python/test_simulation.py",  # knows no kernel
                      str(tree / "tests" / "python"), launch=launch, timeout_s=SUITE_LIMIT_S,
