@@ -21,6 +21,7 @@ from . import _handles, _native
 from ._pipes import PipeMixin
 from ._signals import SignalMixin
 from ._sockets import SocketMixin
+from ._subprocess import SubprocessMixin
 from ._unix import UnixMixin
 
 logger = logging.getLogger("ringloop")
@@ -31,7 +32,13 @@ _said: set[str] = set()  # backends that were logged: one line a process
 
 
 class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their self
-    SocketMixin, PipeMixin, UnixMixin, SignalMixin, _native.LoopCore, base_events.BaseEventLoop
+    SocketMixin,
+    PipeMixin,
+    UnixMixin,
+    SignalMixin,
+    SubprocessMixin,
+    _native.LoopCore,
+    base_events.BaseEventLoop,
 ):
     """An asyncio event loop whose descriptors all belong to one io_uring ring.
 
@@ -197,11 +204,6 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
     # At once: the base would make a socket first, and leave it open.
     async def create_datagram_endpoint(self, *_: Any, **__: Any) -> NoReturn:
         raise NotImplementedError("ringloop does not carry UDP yet: create_datagram_endpoint()")
-
-    async def _make_subprocess_transport(self, *_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError(
-            "ringloop does not carry subprocesses yet: subprocess_exec(), subprocess_shell()"
-        )
 
 
 _OPTIONS = {

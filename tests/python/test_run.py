@@ -55,8 +55,6 @@ def test_python_m_ringloop_runs_a_program_with_its_arguments_and_exit_code(tmp_p
     (lambda loop: loop.create_unix_server(asyncio.Protocol, "/nowhere"), "Unix sockets"),
     (lambda loop: loop.connect_read_pipe(asyncio.Protocol, None), "pipes"),
     (lambda loop: loop.connect_write_pipe(asyncio.Protocol, None), "pipes"),
-    (lambda loop: asyncio.create_subprocess_exec("true"), "subprocesses"),
-    (lambda loop: asyncio.create_subprocess_shell("true"), "subprocesses"),
 ])
 def test_what_is_not_there_yet_says_so_and_leaves_nothing_open(
     run: Run, what: Any, word: str
