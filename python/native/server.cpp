@@ -69,7 +69,7 @@ void report_lost_connection(listener_object& l) noexcept {
 
 // TLS: the handshake and everything around it are the standard library's.
 bool hand_to_tls(listener_object& l, int fd) noexcept {
-    ref module = ref::steal(PyImport_ImportModule("ringloop.transports"));
+    ref module = ref::steal(PyImport_ImportModule("ringloop.tls"));
     if (!module) return false;
     ref done = ref::steal(PyObject_CallMethod(
         module.get(), "accept_tls", "OOiOOOO", reinterpret_cast<PyObject*>(l.loop), l.factory, fd,

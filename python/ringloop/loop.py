@@ -13,7 +13,7 @@ import os
 import socket
 import sys
 import threading
-from asyncio import base_events, constants, events, sslproto
+from asyncio import base_events, constants, events
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -23,6 +23,7 @@ from ._signals import SignalMixin
 from ._sockets import SocketMixin
 from ._subprocess import SubprocessMixin
 from ._unix import UnixMixin
+from .tls import TlsMixin
 
 logger = logging.getLogger("ringloop")
 
@@ -33,6 +34,7 @@ _said: set[str] = set()  # backends that were logged: one line a process
 
 class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their self
     SocketMixin,
+    TlsMixin,
     PipeMixin,
     UnixMixin,
     SignalMixin,
@@ -142,36 +144,6 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
         **_: Any,  # CPython 3.14.1: context=
     ) -> Any:
         return _native.transport_from_socket(self, sock, protocol, waiter, extra, server)
-
-    def _make_ssl_transport(
-        self,
-        rawsock: socket.socket,
-        protocol: Any,
-        sslcontext: Any,
-        waiter: Any = None,
-        *,
-        server_side: bool = False,
-        server_hostname: str | None = None,
-        extra: dict[str, Any] | None = None,
-        server: Any = None,
-        ssl_handshake_timeout: float | None = constants.SSL_HANDSHAKE_TIMEOUT,
-        ssl_shutdown_timeout: float | None = constants.SSL_SHUTDOWN_TIMEOUT,
-        **_: Any,
-    ) -> Any:
-        # CPython's own TLS over our transport.
-        make: Any = sslproto.SSLProtocol
-        tls = make(
-            self,
-            protocol,
-            sslcontext,
-            waiter,
-            server_side,
-            server_hostname,
-            ssl_handshake_timeout=ssl_handshake_timeout,
-            ssl_shutdown_timeout=ssl_shutdown_timeout,
-        )
-        self._make_socket_transport(rawsock, tls, extra=extra, server=server)
-        return tls._app_transport
 
     def _start_serving(
         self,
