@@ -153,6 +153,11 @@ class driver {
     // negated errno.
     virtual ssize_t try_send(int fd, std::span<const iovec> pieces) noexcept = 0;
     virtual ssize_t try_receive(int fd, std::span<const iovec> pieces) noexcept = 0;
+    // Datagrams, in order: how many were moved, or the negated errno of the first. An error of a
+    // later one shows at the next call. Each message moved has its msg_len filled in, a received
+    // one also its msg_namelen, msg_controllen and msg_flags.
+    virtual int try_recvmmsg(int fd, std::span<mmsghdr> messages) noexcept = 0;
+    virtual int try_sendmmsg(int fd, std::span<mmsghdr> messages) noexcept = 0;
     virtual ssize_t try_pread(int fd, void* data, std::size_t size,
                               std::int64_t offset) noexcept = 0;  // RWF_NOWAIT
     virtual int close(

@@ -109,6 +109,23 @@ ssize_t kernel_driver::try_receive(int fd, std::span<const iovec> pieces) noexce
     return answer(::recvmsg(fd, &message, MSG_DONTWAIT));
 }
 
+int kernel_driver::try_recvmmsg(int fd, std::span<mmsghdr> messages) noexcept {
+    return answer(::recvmmsg(fd, messages.data(), static_cast<unsigned>(messages.size()),
+                             MSG_DONTWAIT, nullptr));
+}
+
+int kernel_driver::try_sendmmsg(int fd, std::span<mmsghdr> messages) noexcept {
+    if (messages.size() == 1) {  // cheaper by the copies of the header
+        const ssize_t sent =
+            answer(::sendmsg(fd, &messages[0].msg_hdr, MSG_DONTWAIT | MSG_NOSIGNAL));
+        if (sent < 0) return static_cast<int>(sent);
+        messages[0].msg_len = static_cast<unsigned>(sent);
+        return 1;
+    }
+    return answer(::sendmmsg(fd, messages.data(), static_cast<unsigned>(messages.size()),
+                             MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
 ssize_t kernel_driver::try_pread(int fd, void* data, std::size_t size,
                                  std::int64_t offset) noexcept {
     const iovec piece{data, size};

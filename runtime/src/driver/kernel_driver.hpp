@@ -14,6 +14,8 @@ class kernel_driver : public driver {
 
     ssize_t try_send(int fd, std::span<const iovec> pieces) noexcept override;
     ssize_t try_receive(int fd, std::span<const iovec> pieces) noexcept override;
+    int try_recvmmsg(int fd, std::span<mmsghdr> messages) noexcept override;
+    int try_sendmmsg(int fd, std::span<mmsghdr> messages) noexcept override;
     ssize_t try_pread(int fd, void* data, std::size_t size, std::int64_t offset) noexcept override;
     int close(int fd) noexcept override;
     int inspect(int fd, descriptor_facts& facts) noexcept override;

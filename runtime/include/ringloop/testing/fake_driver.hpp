@@ -81,6 +81,8 @@ class fake_driver final : public driver {
     void abandon_after_fork() noexcept override;
     ssize_t try_send(int fd, std::span<const iovec> pieces) noexcept override;
     ssize_t try_receive(int fd, std::span<const iovec> pieces) noexcept override;
+    int try_recvmmsg(int fd, std::span<mmsghdr> messages) noexcept override;
+    int try_sendmmsg(int fd, std::span<mmsghdr> messages) noexcept override;
     ssize_t try_pread(int fd, void* data, std::size_t size, std::int64_t offset) noexcept override;
     int close(int fd) noexcept override;
     int inspect(int fd, descriptor_facts& facts) noexcept override;
@@ -144,6 +146,8 @@ class fake_driver final : public driver {
     [[nodiscard]] bool chance(unsigned per_mille) noexcept;
     void fail(const std::string& headline);
     int cold_verb(step_kind kind, int fd, const std::function<int(simulated_object&)>& act);
+    [[nodiscard]] std::int64_t moving_natural(step_kind kind,
+                                              const object_ref& object) const noexcept;
     ssize_t moving_verb(step_kind kind, int fd, std::size_t asked,
                         const std::function<ssize_t(simulated_object&, std::size_t)>& act);
 

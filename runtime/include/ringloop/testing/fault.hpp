@@ -35,6 +35,8 @@ enum class step_kind : std::uint8_t {
     cancel,    // a cancel request that found its operation undecided
     try_send,  // the verbs
     try_receive,
+    try_recvmmsg,  // asked and result: messages
+    try_sendmmsg,
     try_pread,
     try_close,
     make_socket,

@@ -1,4 +1,5 @@
-// simulated_kernel: descriptors, stream sockets, pipes and files in memory, without system calls.
+// simulated_kernel: descriptors, stream and datagram sockets, pipes and files in memory, without
+// system calls.
 //
 // It answers like Linux where programs can tell: descriptors are the lowest free number (from
 // `first_descriptor`, so that a real system call on one fails with EBADF), a close with unread
@@ -81,6 +82,13 @@ class simulated_kernel {
     // Takes the oldest waiting connection away and resets it, as if its peer had gone. False: none.
     bool abort_waiting_connection(simulated_object& listener);
 
+    // ---- datagram sockets (kernel_datagrams.cpp): how many messages were moved, or a negated
+    // errno. A full receiver loses what comes over IP and holds back what comes over AF_UNIX; a
+    // connected IP sender to a port where nobody is learns it by its next call (ECONNREFUSED).
+    int receive_datagrams(simulated_object& socket, std::span<mmsghdr> messages);
+    int send_datagrams(simulated_object& socket, std::span<mmsghdr> messages);
+    [[nodiscard]] int datagrams_waiting(const simulated_object& socket) const noexcept;
+
     // ---- moving bytes through streams, pipes and files (offset -1: the position)
     ssize_t receive(simulated_object& object, std::span<const iovec> pieces, std::size_t max);
     ssize_t send(simulated_object& object, std::span<const iovec> pieces, std::size_t max);
@@ -117,6 +125,11 @@ class simulated_kernel {
     int finish_connect(const object_ref& socket, simulated_object& listener);
     void admit_waiting(simulated_object& listener);
     void bind_somewhere(simulated_object& socket);
+    int connect_datagrams(simulated_object& socket, const sockaddr* address, socklen_t size);
+    object_ref datagram_socket_at(const sockaddr* address, socklen_t size) const;
+    int send_datagram(simulated_object& socket, mmsghdr& message);
+    void tell_waiting_senders(simulated_object& receiver) const;
+    [[nodiscard]] std::uint32_t datagram_events(const simulated_object& socket) const noexcept;
     std::string resolve(int directory, const char* path) const;
     int open_at(const std::string& path, int flags, mode_t mode, object_ref& opened);
 

@@ -40,6 +40,20 @@ int fake_driver::cold_verb(step_kind kind, int fd,
     return result;
 }
 
+std::int64_t fake_driver::moving_natural(step_kind kind, const object_ref& object) const noexcept {
+    if (object == nullptr) return INT64_MAX;
+    switch (kind) {
+        case step_kind::try_send:
+            return kernel_.sendable(*object);
+        case step_kind::try_receive:
+            return kernel_.receivable(*object);
+        case step_kind::try_recvmmsg:
+            return kernel_.datagrams_waiting(*object);
+        default:
+            return INT64_MAX;
+    }
+}
+
 ssize_t fake_driver::moving_verb(
     step_kind kind, int fd, std::size_t asked,
     const std::function<ssize_t(simulated_object&, std::size_t)>& act) {
@@ -48,13 +62,7 @@ ssize_t fake_driver::moving_verb(
     step.kind = kind;
     step.fd = fd;
     step.asked = static_cast<std::int64_t>(asked);
-    if (object != nullptr && kind != step_kind::try_pread) {
-        const ssize_t there =
-            kind == step_kind::try_send ? kernel_.sendable(*object) : kernel_.receivable(*object);
-        step.result = std::min<std::int64_t>(there, step.asked);
-    } else {
-        step.result = step.asked;
-    }
+    step.result = std::min(step.asked, moving_natural(kind, object));
     std::size_t place = 0;
     const fault injected = next_fault(step, place);
     ssize_t result = -EBADF;
@@ -84,6 +92,22 @@ ssize_t fake_driver::try_receive(int fd, std::span<const iovec> pieces) noexcept
                        [&](simulated_object& object, std::size_t max) {
                            return kernel_.receive(object, pieces, max);
                        });
+}
+
+int fake_driver::try_recvmmsg(int fd, std::span<mmsghdr> messages) noexcept {
+    return static_cast<int>(moving_verb(step_kind::try_recvmmsg, fd, messages.size(),
+                                        [&](simulated_object& object, std::size_t max) {
+                                            return kernel_.receive_datagrams(object,
+                                                                             messages.first(max));
+                                        }));
+}
+
+int fake_driver::try_sendmmsg(int fd, std::span<mmsghdr> messages) noexcept {
+    return static_cast<int>(moving_verb(step_kind::try_sendmmsg, fd, messages.size(),
+                                        [&](simulated_object& object, std::size_t max) {
+                                            return kernel_.send_datagrams(object,
+                                                                          messages.first(max));
+                                        }));
 }
 
 ssize_t fake_driver::try_pread(int fd, void* data, std::size_t size, std::int64_t offset) noexcept {

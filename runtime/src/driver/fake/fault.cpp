@@ -13,10 +13,11 @@ constexpr std::int64_t jump_ns = 10'000'000'000;
 
 constexpr std::string_view domain_names[] = {"work", "enter", "wait"};
 constexpr std::string_view kind_names[] = {
-    "nop",      "accept",      "connect",    "receive",       "receive_into", "send",  "poll",
-    "open",     "read",        "write",      "statx",         "fsync",        "close", "cancel",
-    "try_send", "try_receive", "try_pread",  "try_close",     "make_socket",  "bind",  "listen",
-    "shutdown", "set_option",  "get_option", "local_address", "peer_address", "enter", "wait"};
+    "nop",        "accept",     "connect",       "receive",      "receive_into", "send",
+    "poll",       "open",       "read",          "write",        "statx",        "fsync",
+    "close",      "cancel",     "try_send",      "try_receive",  "try_recvmmsg", "try_sendmmsg",
+    "try_pread",  "try_close",  "make_socket",   "bind",         "listen",       "shutdown",
+    "set_option", "get_option", "local_address", "peer_address", "enter",        "wait"};
 constexpr std::string_view fault_names[] = {
     "none",          "error",  "shorten",     "end_of_stream", "late",      "slow",     "reorder",
     "end_multishot", "starve", "cancel_wins", "limit",         "interrupt", "spurious", "jump"};
@@ -86,6 +87,14 @@ void add_for_verb(list& all, const step_record& step) {
             if (step.result > 0) all.push_back({fault_kind::end_of_stream, 0});
             add_short(all, step.result);
             break;
+        case step_kind::try_recvmmsg:
+            add_errors(all, {EAGAIN, EINTR, ENOMEM, ECONNREFUSED});
+            add_short(all, step.result);
+            break;
+        case step_kind::try_sendmmsg:
+            add_errors(all, {EAGAIN, EINTR, ENOBUFS, EPERM, ECONNREFUSED, EMSGSIZE});
+            add_short(all, step.result);
+            break;
         case step_kind::try_pread:
             add_errors(all, {EAGAIN, EINTR, EIO, EOPNOTSUPP});
             add_short(all, step.result);
@@ -123,6 +132,8 @@ bool harmless_error(step_kind kind, std::int64_t number) noexcept {
     switch (kind) {
         case step_kind::try_send:
         case step_kind::try_receive:
+        case step_kind::try_recvmmsg:
+        case step_kind::try_sendmmsg:
         case step_kind::try_pread:
             return number == EAGAIN || number == EINTR;
         case step_kind::accept:

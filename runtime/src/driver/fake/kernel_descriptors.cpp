@@ -69,6 +69,7 @@ void simulated_kernel::last_holder_left(simulated_object& object) {
         }
         object.waiting.clear();
     }
+    if (object.datagrams) tell_waiting_senders(object);
     const object_ref other = object.other.lock();
     const auto linger = object.options.find({SOL_SOCKET, SO_LINGER});
     bool abort = object.in != nullptr && object.in->size() > 0 && is_socket(object);

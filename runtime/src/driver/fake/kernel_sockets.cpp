@@ -8,7 +8,6 @@
 #include "objects.hpp"
 
 namespace ringloop::testing {
-namespace {
 
 std::uint16_t port_of(const sockaddr* address) noexcept {
     if (address->sa_family == AF_INET)
@@ -18,6 +17,8 @@ std::uint16_t port_of(const sockaddr* address) noexcept {
     return 0;
 }
 
+namespace {
+
 void set_port(sockaddr_storage& address, std::uint16_t port) noexcept {
     if (address.ss_family == AF_INET)
         reinterpret_cast<sockaddr_in&>(address).sin_port = htons(port);
@@ -25,7 +26,8 @@ void set_port(sockaddr_storage& address, std::uint16_t port) noexcept {
         reinterpret_cast<sockaddr_in6&>(address).sin6_port = htons(port);
 }
 
-// Names one address; `any` names the wildcard of the same family and port.
+}  // namespace
+
 std::string key_of(const sockaddr* address, socklen_t size, bool any) {
     std::string key = std::to_string(address->sa_family) + ":";
     if (address->sa_family == AF_INET) {
@@ -43,6 +45,8 @@ std::string key_of(const sockaddr* address, socklen_t size, bool any) {
     return key + std::string(reinterpret_cast<const char*>(address), size);
 }
 
+namespace {
+
 void copy_out(const socket_address& from, sockaddr* address, socklen_t* size) noexcept {
     std::memcpy(address, &from.bytes, std::min(*size, from.size));
     *size = from.size;
@@ -51,10 +55,12 @@ void copy_out(const socket_address& from, sockaddr* address, socklen_t* size) no
 }  // namespace
 
 int simulated_kernel::make_socket(int domain, int type, int) {
-    if ((type & 0xf) != SOCK_STREAM) return -EPROTONOSUPPORT;
+    const int kind = type & 0xf;
+    if (kind != SOCK_STREAM && kind != SOCK_DGRAM) return -EPROTONOSUPPORT;
     if (domain != AF_INET && domain != AF_INET6 && domain != AF_UNIX) return -EAFNOSUPPORT;
     const auto socket = std::make_shared<simulated_object>(object_kind::socket);
     socket->domain = domain;
+    socket->datagrams = kind == SOCK_DGRAM;
     return install(socket);
 }
 
@@ -66,17 +72,22 @@ int simulated_kernel::bind(simulated_object& socket, const sockaddr* address, so
     std::memcpy(&local.bytes, address, size);
     local.size = size;
     const auto* raw = reinterpret_cast<const sockaddr*>(&local.bytes);
+    const auto key = [&] {
+        return socket.datagrams ? datagram_key(raw, size, false) : key_of(raw, size, false);
+    };
     if (socket.domain != AF_UNIX && port_of(raw) == 0) {
         do set_port(local.bytes, next_port_++);
-        while (!bound_[key_of(raw, size, false)].expired());
+        while (!bound_[key()].expired());
     }
-    if (!bound_[key_of(raw, size, false)].expired()) return -EADDRINUSE;
+    if (!bound_[key()].expired()) return -EADDRINUSE;
     socket.local = local;
+    if (socket.datagrams) bound_[key()] = socket.weak_from_this();
     return 0;
 }
 
 int simulated_kernel::listen(simulated_object& socket, int backlog) {
     if (!is_socket(socket)) return -ENOTSOCK;
+    if (socket.datagrams) return -EOPNOTSUPP;
     if (socket.state != socket_state::fresh) return -EINVAL;
     if (socket.local.size == 0) bind_somewhere(socket);
     socket.kind = object_kind::listener;
@@ -106,6 +117,10 @@ void simulated_kernel::bind_somewhere(simulated_object& socket) {
     if (socket.domain != AF_UNIX) set_port(address, next_port_++);
     std::memcpy(&socket.local.bytes, &address, size);
     socket.local.size = size;
+    if (socket.datagrams && socket.domain != AF_UNIX) {
+        const auto* raw = reinterpret_cast<const sockaddr*>(&socket.local.bytes);
+        bound_[datagram_key(raw, size, false)] = socket.weak_from_this();
+    }
 }
 
 object_ref simulated_kernel::listener_at(const simulated_object& socket, const sockaddr* address,
@@ -123,6 +138,7 @@ object_ref simulated_kernel::listener_at(const simulated_object& socket, const s
 
 int simulated_kernel::connect(const object_ref& socket, const sockaddr* address, socklen_t size) {
     if (!is_socket(*socket)) return -ENOTSOCK;
+    if (socket->datagrams) return connect_datagrams(*socket, address, size);
     if (socket->kind == object_kind::listener) return -EISCONN;
     if (socket->state == socket_state::connected) return -EISCONN;
     if (socket->error != 0) return -std::exchange(socket->error, 0);
@@ -142,7 +158,8 @@ int simulated_kernel::connect(const object_ref& socket, const sockaddr* address,
 
 bool simulated_kernel::connect_waits(const simulated_object& socket, const sockaddr* address,
                                      socklen_t size) const {
-    if (socket.kind != object_kind::socket || socket.state != socket_state::fresh) return false;
+    if (socket.kind != object_kind::socket || socket.datagrams) return false;
+    if (socket.state != socket_state::fresh) return false;
     const object_ref listener = listener_at(socket, address, size);
     return listener != nullptr && listener->backlog.size() >= listener->backlog_max;
 }
@@ -210,6 +227,7 @@ int simulated_kernel::shutdown(simulated_object& socket, int how) {
     if (!is_socket(socket)) return -ENOTSOCK;
     if (socket.kind == object_kind::listener) return 0;
     if (socket.state != socket_state::connected || socket.dead) return -ENOTCONN;
+    if (socket.datagrams) return 0;
     if (how == SHUT_RD || how == SHUT_RDWR) socket.shut_read = true;
     if (how == SHUT_WR || how == SHUT_RDWR) socket.out->ended = true;
     changed(socket);
@@ -234,7 +252,8 @@ int simulated_kernel::get_option(simulated_object& socket, int level, int name, 
         return 0;
     };
     if (level == SOL_SOCKET && name == SO_ERROR) return answer(std::exchange(socket.error, 0));
-    if (level == SOL_SOCKET && name == SO_TYPE) return answer(SOCK_STREAM);
+    if (level == SOL_SOCKET && name == SO_TYPE)
+        return answer(socket.datagrams ? SOCK_DGRAM : SOCK_STREAM);
     if (level == SOL_SOCKET && name == SO_DOMAIN) return answer(socket.domain);
     const auto found = socket.options.find({level, name});
     if (found == socket.options.end()) return answer(0);

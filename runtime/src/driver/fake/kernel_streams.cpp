@@ -103,6 +103,7 @@ std::uint32_t simulated_kernel::ready_events(const simulated_object& object) con
     if (object.kind == object_kind::foreign) return 0;
     if (object.kind == object_kind::listener) return object.backlog.empty() ? 0 : POLLIN;
     if (object.kind == object_kind::file) return POLLIN | POLLOUT;
+    if (object.datagrams) return datagram_events(object);
     if (object.kind == object_kind::socket && object.in == nullptr)
         return object.error != 0                     ? POLLERR | POLLHUP | POLLOUT
                : object.state == socket_state::fresh ? POLLOUT | POLLHUP

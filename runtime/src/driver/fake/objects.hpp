@@ -48,6 +48,19 @@ struct socket_address {
     socklen_t size = 0;
 };
 
+// Names one address; `any` names the wildcard of the same family and port (kernel_sockets.cpp).
+[[nodiscard]] std::string key_of(const sockaddr* address, socklen_t size, bool any);
+[[nodiscard]] std::uint16_t port_of(const sockaddr* address) noexcept;  // 0: none
+// The key under which a datagram socket is bound: apart from listeners.
+[[nodiscard]] inline std::string datagram_key(const sockaddr* address, socklen_t size, bool any) {
+    return "datagrams " + key_of(address, size, any);
+}
+
+struct simulated_datagram {
+    socket_address from;
+    std::vector<std::byte> bytes;
+};
+
 struct simulated_file {
     std::vector<std::byte> bytes;
     std::uint64_t inode = 0;
@@ -77,7 +90,11 @@ struct simulated_object : std::enable_shared_from_this<simulated_object> {
     std::map<std::pair<int, int>, std::vector<std::byte>> options;
     std::deque<object_ref> backlog;  // listener: connected, not yet accepted
     std::size_t backlog_max = 0;
-    std::vector<std::weak_ptr<simulated_object>> waiting;  // listener: connects beyond the backlog
+    // A listener's connects beyond the backlog; senders that found a datagram socket full.
+    std::vector<std::weak_ptr<simulated_object>> waiting;
+    bool datagrams = false;  // a datagram socket: an inbox in place of the channels
+    std::deque<simulated_datagram> inbox;
+    std::size_t inbox_bytes = 0;
 
     // files
     std::shared_ptr<simulated_file> file;
