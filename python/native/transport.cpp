@@ -196,8 +196,7 @@ PyObject* make_transport(loop_object* loop, int fd, PyObject* sock, PyObject* pr
         return nullptr;
     }
     t.fd_open = true;
-    transport_keep_addresses(t);
-    if (transport_set_protocol(t, protocol) < 0) {
+    if (transport_keep_addresses(t) < 0 || transport_set_protocol(t, protocol) < 0) {
         discard(loop, self);
         return nullptr;
     }
@@ -259,9 +258,9 @@ int transport_close(transport_state& t) noexcept {
     t.closing = true;
     Py_CLEAR(t.held);
     transport_update_reading(t);
-    if (t.out != nullptr) {  // the last send's completion goes on
+    if (write_side_busy(t)) {  // the last send's completion, or the file's end, goes on
         // asyncio would have sent what this turn wrote, and drops what is written from here on.
-        t.refusing = !t.out->send.in_flight();
+        t.refusing = t.out == nullptr || !t.out->send.in_flight();
         return 0;
     }
     return transport_schedule_lost(t, Py_None);
@@ -273,6 +272,7 @@ int transport_force_close(transport_state& t, PyObject* exception) noexcept {
     t.closing = true;
     Py_CLEAR(t.held);
     transport_update_reading(t);
+    if (t.file_waiter != nullptr && transport_finish_file_waiter(t, true) < 0) return -1;
     return transport_schedule_lost(t, exception);
 }
 

@@ -40,10 +40,10 @@ struct protocol_method {
 // What reading stopped at, while the protocol could not be told (reading paused).
 inline constexpr int nothing_held = 1;  // else 0: end of stream, < 0: negated errno
 
-// An IP address as the kernel gave it, kept since it cannot be asked for after a reset or a close.
+// An address as the kernel gave it, kept since it cannot be asked for after a reset or a close.
 struct kept_address {
     sockaddr_in6 address{};
-    socklen_t size = 0;  // 0: not known, or of another family
+    socklen_t size = 0;  // 0: not known, or a path too long for here: that is in `_extra`
 };
 
 struct transport_state {
@@ -57,6 +57,8 @@ struct transport_state {
     PyObject* socket = nullptr;    // the Python socket, if there is one
     PyObject* server = nullptr;
     PyObject* held = nullptr;  // list of bytes that arrived while reading was paused
+    // The future that sendfile() waits on, while it has the connection's write side to itself.
+    PyObject* file_waiter = nullptr;
     outgoing* out = nullptr;   // null: nothing waits to be sent
     PyObject* dict = nullptr;
     PyObject* weak_references = nullptr;
@@ -174,6 +176,8 @@ PyObject* transport_deliver_held(PyObject* self, PyObject*) noexcept;
 int transport_write(transport_state& t, PyObject* data) noexcept;
 int transport_writelines(transport_state& t, PyObject* lines) noexcept;
 int transport_write_eof(transport_state& t) noexcept;
+// What follows the last byte that was accepted: what close() or write_eof() asked for.
+int transport_queue_ended(transport_state& t) noexcept;
 [[nodiscard]] std::size_t transport_queued_bytes(const transport_state& t) noexcept;
 // Submits the gathered send of what this turn wrote, unless one is in flight. While the loop is
 // being closed: one direct attempt instead.
@@ -183,9 +187,25 @@ void transport_drop_queued(transport_state& t, bool try_first) noexcept;
 // list of what waits, for `_buffer`.
 [[nodiscard]] PyObject* transport_queued_list(const transport_state& t) noexcept;
 
+// ---- transport_file.cpp: sendfile()'s hold on the write side
+// Bytes that were accepted, or a file that is on its way.
+[[nodiscard]] inline bool write_side_busy(const transport_state& t) noexcept {
+    return t.out != nullptr || t.file_waiter != nullptr;
+}
+// _make_empty_waiter(): a future that is done once nothing is queued; write() is refused until
+// _reset_empty_waiter(). RuntimeError while a file is sent already.
+PyObject* transport_hold_for_file(PyObject* self, PyObject*) noexcept;
+PyObject* transport_end_file(PyObject* self, PyObject*) noexcept;
+// _renew_empty_waiter(): a future in its place, which only the caller or the connection's end
+// finishes.
+PyObject* transport_renew_file_waiter(PyObject* self, PyObject*) noexcept;
+// Finishes the waiter, unless it is done: with ConnectionError if the connection is `lost`.
+int transport_finish_file_waiter(transport_state& t, bool lost) noexcept;
+
 // ---- transport_info.cpp
-// Asks the socket for both of its addresses: once, when the transport is made.
-void transport_keep_addresses(transport_state& t) noexcept;
+// Asks the socket for both of its addresses: once, when the transport is made. 0, or -1 with an
+// exception set.
+int transport_keep_addresses(transport_state& t) noexcept;
 PyObject* transport_get_extra_info(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                                    PyObject* names) noexcept;
 // The Python socket, made on demand: borrowed, or null with an exception set.

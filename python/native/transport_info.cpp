@@ -48,12 +48,6 @@ int ask(transport_state& t, bool peer, sockaddr* address, socklen_t* size) noexc
     return peer ? io.peer_address(t.fd, address, size) : io.local_address(t.fd, address, size);
 }
 
-void keep_address(transport_state& t, bool peer) noexcept {
-    kept_address& kept = peer ? t.peer : t.local;
-    socklen_t size = sizeof kept.address;
-    if (ask(t, peer, reinterpret_cast<sockaddr*>(&kept.address), &size) < 0) return;
-    if (size <= sizeof kept.address) kept.size = size;
-}
 
 PyObject* read_address(transport_state& t, bool peer) noexcept {
     sockaddr_storage storage = {};
@@ -106,11 +100,25 @@ PyObject* fill_in(PyObject* self, PyObject* name) noexcept {
     return value.get();  // the dict holds it
 }
 
+int keep_address(transport_state& t, bool peer) noexcept {
+    kept_address& kept = peer ? t.peer : t.local;
+    socklen_t size = sizeof kept.address;
+    if (ask(t, peer, reinterpret_cast<sockaddr*>(&kept.address), &size) < 0) return 0;
+    if (size <= sizeof kept.address) {
+        kept.size = size;
+        return 0;
+    }
+    PyObject* name = peer ? names().peername : names().sockname;  // a Unix socket's path
+    PyObject* extra = slot(object_of(t), slots.extra);
+    const int given = extra != nullptr ? PyDict_Contains(extra, name) : 0;
+    if (given != 0) return given < 0 ? -1 : 0;
+    return fill_in(object_of(t), name) != nullptr || PyErr_Occurred() == nullptr ? 0 : -1;
+}
+
 }  // namespace
 
-void transport_keep_addresses(transport_state& t) noexcept {
-    keep_address(t, true);
-    keep_address(t, false);
+int transport_keep_addresses(transport_state& t) noexcept {
+    return keep_address(t, true) < 0 || keep_address(t, false) < 0 ? -1 : 0;
 }
 
 PyObject* transport_socket(transport_state& t) noexcept {

@@ -102,6 +102,9 @@ PyMethodDef methods[] = {
     {"_call_connection_lost", transport_call_connection_lost, METH_O, nullptr},
     {"_start_reading", method(transport_start_reading), METH_FASTCALL, nullptr},
     {"_deliver_held", transport_deliver_held, METH_NOARGS, nullptr},
+    {"_make_empty_waiter", transport_hold_for_file, METH_NOARGS, nullptr},
+    {"_renew_empty_waiter", transport_renew_file_waiter, METH_NOARGS, nullptr},
+    {"_reset_empty_waiter", transport_end_file, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
 // ---- attributes that programs look at on the stock transport
@@ -177,6 +180,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
     Py_VISIT(t.socket);
     Py_VISIT(t.server);
     Py_VISIT(t.held);
+    Py_VISIT(t.file_waiter);
     Py_VISIT(t.dict);
     return 0;
 }
@@ -195,6 +199,7 @@ int clear(PyObject* self) noexcept {
     Py_CLEAR(t.socket);
     Py_CLEAR(t.server);
     Py_CLEAR(t.held);
+    Py_CLEAR(t.file_waiter);
     Py_CLEAR(t.dict);
     return 0;
 }
@@ -276,9 +281,9 @@ int set_stock_flags(PyObject* type) noexcept {
     ref constants = ref::steal(PyImport_ImportModule("asyncio.constants"));
     ref modes =
         constants ? ref::steal(PyObject_GetAttrString(constants.get(), "_SendfileMode")) : ref();
-    ref fallback = modes ? ref::steal(PyObject_GetAttrString(modes.get(), "FALLBACK")) : ref();
-    if (!fallback) return -1;
-    return PyObject_SetAttrString(type, "_sendfile_compatible", fallback.get());
+    ref native = modes ? ref::steal(PyObject_GetAttrString(modes.get(), "TRY_NATIVE")) : ref();
+    if (!native) return -1;
+    return PyObject_SetAttrString(type, "_sendfile_compatible", native.get());
 }
 
 // transport_from_socket(loop, sock, protocol, waiter=None, extra=None, server=None)

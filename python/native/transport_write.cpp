@@ -75,6 +75,12 @@ bool is_data(PyObject* data) noexcept {
     return PyBytes_Check(data) || PyByteArray_Check(data) || PyMemoryView_Check(data);
 }
 
+bool refused_for_file(transport_state& t) noexcept {
+    if (t.file_waiter == nullptr) return false;
+    PyErr_SetString(PyExc_RuntimeError, "unable to write; sendfile is in progress");
+    return true;
+}
+
 // A write behind the end is silent, apart from a warning once it goes on.
 int write_to_lost(transport_state& t) noexcept {
     if (t.connection_lost_count >= warn_after_writes) {
@@ -162,16 +168,9 @@ void after_progress(transport_state& t) noexcept {
         if (!done) transport_failed(t, "protocol.resume_writing() failed");
     }
     if (t.out != nullptr || t.connection_lost_count > 0) return;
-    if (t.closing) {
-        if (transport_schedule_lost(t, Py_None) < 0) transport_failed(t, "Fatal write error");
-    } else if (t.write_ended) {
-        const int error = io_of(loop_of(t)).shutdown(t.fd, SHUT_WR);
-        if (error < 0) {
-            errno = -error;
-            PyErr_SetFromErrno(PyExc_OSError);
-            transport_failed(t, "Fatal write error on socket transport");
-        }
-    }
+    const int result = t.file_waiter != nullptr ? transport_finish_file_waiter(t, false)
+                                                : transport_queue_ended(t);
+    if (result < 0) transport_failed(t, "Fatal write error on socket transport");
 }
 
 void sent_some(transport_state& t, int result) noexcept {
@@ -227,6 +226,7 @@ int transport_write(transport_state& t, PyObject* data) noexcept {
         PyErr_SetString(PyExc_RuntimeError, "Cannot call write() after write_eof()");
         return -1;
     }
+    if (refused_for_file(t)) return -1;
     snapshot piece = take_snapshot(data);
     if (!piece.owner) return -1;
     if (piece.size == 0) return 0;
@@ -245,6 +245,7 @@ int transport_writelines(transport_state& t, PyObject* lines) noexcept {
         PyErr_SetString(PyExc_RuntimeError, "Cannot call writelines() after write_eof()");
         return -1;
     }
+    if (refused_for_file(t)) return -1;
     ref iterator = ref::steal(PyObject_GetIter(lines));
     if (!iterator) return -1;
     bool appended = false;
@@ -278,7 +279,13 @@ int transport_writelines(transport_state& t, PyObject* lines) noexcept {
 int transport_write_eof(transport_state& t) noexcept {
     if (t.closing || t.write_ended) return 0;
     t.write_ended = true;
-    if (t.out != nullptr || !io_usable(t)) return 0;
+    return write_side_busy(t) ? 0 : transport_queue_ended(t);
+}
+
+int transport_queue_ended(transport_state& t) noexcept {
+    if (t.connection_lost_count > 0 || !io_usable(t)) return 0;
+    if (t.closing) return transport_schedule_lost(t, Py_None);
+    if (!t.write_ended) return 0;
     const int error = io_of(loop_of(t)).shutdown(t.fd, SHUT_WR);
     if (error == 0) return 0;
     errno = -error;

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from . import _handles, _native
 from ._pipes import PipeMixin
+from ._sendfile import SendfileMixin
 from ._signals import SignalMixin
 from ._sockets import SocketMixin
 from ._subprocess import SubprocessMixin
@@ -37,6 +38,7 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
     TlsMixin,
     PipeMixin,
     UnixMixin,
+    SendfileMixin,
     SignalMixin,
     SubprocessMixin,
     _native.LoopCore,
