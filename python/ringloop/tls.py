@@ -6,7 +6,7 @@ and drops what still comes, a failed handshake leaves no reference cycle and tel
 its peer why, start_tls() keeps what had been read ahead, a stream that is cut inside a record is
 no clean end, and an idle connection holds no buffer of its own.
 
-Everything runs on the loop's thread. A TlsProtocol lives as long as the transport below it, or its
+Everything runs on the loop's thread. A SSLProtocol lives as long as the transport below it, or its
 own transport, is referenced; both let go of each other in connection_lost(). Cancelling a handshake
 aborts its connection. Errors: the handshake's go to whoever awaits it, later ones to the protocol's
 connection_lost().
@@ -43,7 +43,7 @@ _HEADER_BYTES = 5  # of a TLS record: type, version, length of what follows
 _SERVER_TAKES_TRANSPORT = hasattr(base_events.Server, "close_clients")  # CPython 3.13
 
 
-class TlsTransport(_StockTransport):  # type: ignore[misc]  # the base is Any
+class SSLTransport(_StockTransport):  # type: ignore[misc]  # the base is Any
     """What a protocol over TLS gets in connection_made(): asyncio's transport with its later fixes.
 
     write() sends what a mutable buffer holds at the call; close() may be called again.
@@ -111,7 +111,7 @@ class _RecordMeter:
         return self._rest > 0 or bool(self._header)
 
 
-class TlsProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
+class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
     """TLS between a transport below and an application's protocol above."""
 
     # Of the stock class, as far as it is set here.
@@ -140,7 +140,7 @@ class TlsProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
 
     def _get_app_transport(self) -> Any:
         if self._app_transport is None and not self._app_transport_created:
-            self._app_transport = TlsTransport(self._loop, self)
+            self._app_transport = SSLTransport(self._loop, self)
             self._app_transport_created = True
         return super()._get_app_transport()
 
@@ -294,7 +294,8 @@ class TlsProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
         if handshake_exc is None:
             if self._app_state == _app_state.STATE_CON_MADE:  # start_tls()
                 reader = _reader_of(self._app_protocol)
-                if reader is not None:  # flow control acts on this transport from here on
+                if reader is not None and reader._transport is self._transport:
+                    # Its flow control acts on this transport from here on.
                     reader._transport = self._app_transport
             super()._on_handshake_complete(None)
             return
@@ -428,6 +429,16 @@ def _reader_of(protocol: Any) -> Any:
 _CONNECT_CODE = _base._create_connection_transport.__code__
 
 
+def _tidy_failed_connection(error: BaseException, sock: socket.socket) -> None:
+    """As CPython 3.15: a socket that no transport took is closed, and the frame of the failed call,
+    which the traceback keeps, does not hold the waiter, which holds the exception."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code is _CONNECT_CODE:
+            if "transport" not in frame.f_locals:
+                sock.close()
+            frame.clear()
+
+
 class TlsMixin:
     """The part of EventLoop that makes TLS connections."""
 
@@ -463,7 +474,7 @@ class TlsMixin:
         **_: Any,  # CPython 3.14.1: context=
     ) -> Any:
         loop: Any = self
-        tls = TlsProtocol(
+        tls = SSLProtocol(
             loop,
             protocol,
             sslcontext,
@@ -489,13 +500,7 @@ class TlsMixin:
         try:
             return await base._create_connection_transport(sock, *arguments, **options)
         except BaseException as error:
-            # As CPython 3.15: a socket that no transport took is closed, and the frame of the
-            # failed call, which the traceback keeps, does not hold what holds the exception.
-            for frame, _ in traceback.walk_tb(error.__traceback__):
-                if frame.f_code is _CONNECT_CODE:
-                    if "transport" not in frame.f_locals:
-                        sock.close()
-                    frame.clear()
+            _tidy_failed_connection(error, sock)
             raise
 
     async def start_tls(
@@ -520,13 +525,13 @@ class TlsMixin:
         if ssl is None:
             raise RuntimeError("Python's ssl module is not available")
         if not isinstance(sslcontext, ssl.SSLContext):
-            raise TypeError(f"sslcontext must be an ssl.SSLContext, not {sslcontext!r}")
+            raise TypeError(f"sslcontext must be an ssl.SSLContext, got {sslcontext!r}")
         if not getattr(transport, "_start_tls_compatible", False):
-            raise TypeError(f"start_tls() does not work with the transport {transport!r}")
+            raise TypeError(f"the transport {transport!r} is not supported by start_tls()")
         if transport.is_closing():
             raise ConnectionAbortedError("start_tls() on a connection that is closing")
         waiter = loop.create_future()
-        tls = TlsProtocol(
+        tls = SSLProtocol(
             loop,
             protocol,
             sslcontext,
@@ -551,7 +556,7 @@ class TlsMixin:
         return tls._app_transport
 
 
-def _begin_tls(transport: Any, protocol: Any, tls: TlsProtocol) -> Callable[[Any], None]:
+def _begin_tls(transport: Any, protocol: Any, tls: SSLProtocol) -> Callable[[Any], None]:
     """Puts `tls` between both; what is to be called with the transport to begin."""
     # Paused, nothing reaches it before it has begun.
     transport.pause_reading()
