@@ -31,7 +31,7 @@ ALLOWED_FILES = (
     r"python/native/([\w/]+/)?([\w]+\.(cpp|hpp)|CMakeLists\.txt)",
     r"python/ringloop/[\w/]+\.pyi?|python/ringloop/py\.typed",
     r"tests/([\w/]+/)?(\w+\.(py|cpp|hpp|c)|CMakeLists\.txt|[lt]san\.supp)",
-    r"tests/conformance/(cpython/[\d.]+\.toml|README\.md)",
+    r"tests/conformance/(\w+/[\w.]+\.toml|README\.md)",
     r"bench/([\w/]+/)?(\w+\.(py|cpp|hpp)|CMakeLists\.txt)",
     r"bench/results/[\w.-]+\.(json|md|svg|png|txt)",
     r"examples/([\w/-]+/)?(\w+\.(py|cpp|hpp)|CMakeLists\.txt|README\.md)",

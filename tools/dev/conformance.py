@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import machine
+import project
 from output import ROOT, Problem, environment, run, say
 from report import Tally
 
@@ -26,13 +27,15 @@ LIMIT_S = 900
 
 
 def main(context: Context) -> list[Tally]:
-    """What a plain ./dev test holds: the first interpreter's suite."""
-    return _cpython(context.build("dev"))
+    """What a plain ./dev test holds: the suite of the first interpreter, and uvloop's."""
+    build = context.build("dev")
+    return _cpython(build) + _uvloop(build)
 
 
 def everything_else(context: Context) -> list[Tally]:
-    """Again with io_uring denied, and the suites of the other interpreters."""
-    tallies = _cpython(context.build("dev"), DENIED)
+    """Both again with io_uring denied, and the suites of the other interpreters."""
+    build = context.build("dev")
+    tallies = _cpython(build, DENIED) + _uvloop(build, DENIED)
     for interpreter in context.interpreters[1:]:
         try:
             tallies += _cpython(context.build("dev", interpreter))
@@ -48,6 +51,13 @@ def _cpython(build: Build, launch: str = "") -> list[Tally]:
     if missing is not None:
         return [Tally(part, skipped=1, reasons=collections.Counter([missing]))]
     return [_runner(part, [str(build.python), str(FOLDER / "cpython" / "run.py")], launch,
+                    build.environment())]
+
+
+def _uvloop(build: Build, launch: str = "") -> list[Tally]:
+    project.virtual_environment(build.interpreter, "conformance")
+    part = f"uvloop's suite {build.interpreter.version}" + (" denied" if launch else "")
+    return [_runner(part, [str(build.python), str(FOLDER / "uvloop_suite" / "run.py")], launch,
                     build.environment())]
 
 
@@ -69,7 +79,7 @@ def _missing_tests(build: Build) -> str | None:
 
 def _runner(part: str, command: list[str], launch: str, env: dict[str, str]) -> Tally:
     RESULTS.mkdir(parents=True, exist_ok=True)
-    path = RESULTS / (part.replace(" ", "-") + ".json")
+    path = RESULTS / (part.replace(" ", "-").replace("'", "") + ".json")
     path.unlink(missing_ok=True)
     options = [f"--launch={launch}"] if launch else []
     run([*command, f"--json={path}", *options], env=env, timeout_s=LIMIT_S)

@@ -18,7 +18,8 @@ from machine import Interpreter
 from output import ROOT, Problem, environment, run, say
 
 # What each requirement file adds; a later one includes the earlier ones.
-SETS = {"dev": ("dev",), "demo": ("dev", "demo"), "bench": ("dev", "demo", "bench")}
+SETS = {"dev": ("dev",), "demo": ("dev", "demo"), "bench": ("dev", "demo", "bench"),
+        "conformance": ("dev", "demo", "conformance")}
 
 
 def virtual_environment(interpreter: Interpreter, wanted: str) -> Path:
