@@ -4,7 +4,8 @@ Each module runs in a process of its own, two at a time; a process that dies or 
 the test it was in, and the rest goes on in a new one. A test that failed runs once more, alone, as
 CPython's own runner does it with -w: a pass then counts, and is shown. The list is a TOML file:
 python (the release whose counts they are), [modules] with counts that may not fall, [skip] and
-[not_run] with a reason for each (a skip "before" a release holds for older ones). No thread but those of the pool; nothing of a suite is imported.
+[not_run] with a reason for each (a skip "before" a release holds for older ones). No thread but
+those of the pool; nothing of a suite is imported.
 """
 from __future__ import annotations
 
