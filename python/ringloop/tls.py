@@ -196,12 +196,20 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
                 exc or ConnectionAbortedError("the connection was closed during the TLS handshake")
             )
         del waiter  # the exception's traceback leads here
-        self._set_state(_state.UNWRAPPED)  # a protocol of start_tls() hears of it in any state
+        told = self._app_state in (_app_state.STATE_CON_MADE, _app_state.STATE_EOF)
+        protocol = self._app_protocol
+        self._app_state = _app_state.STATE_CON_LOST
         super().connection_lost(exc)
         self._incoming.read()
         # Bound methods of a protocol that most likely holds our transport.
         self._app_protocol_get_buffer = self._app_protocol_buffer_updated = None
-        self.detach()
+        try:
+            # At once, where the stock class takes another turn: the server that waits for its
+            # connections, and a loop that is closed next, find everything done.
+            if told:
+                protocol.connection_lost(exc)
+        finally:
+            self.detach()
 
     def _abort(self, exc: BaseException | None = None) -> None:
         self._closed = True
