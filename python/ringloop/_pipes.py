@@ -53,9 +53,9 @@ class WritePipeTransport(_PipeEnd, _unix._UnixWritePipeTransport):  # type: igno
 
     def write(self, data: Any) -> None:
         """Sends `data` as it is now, at once where the pipe has room."""
-        if isinstance(data, memoryview) and (data.ndim != 1 or data.itemsize != 1):
+        if isinstance(data, memoryview):
             # The stock transport takes a number of written bytes for a number of items.
-            data = data.cast("B") if data.c_contiguous else data.tobytes()
+            data = data.cast("B") if data.c_contiguous and data.nbytes else data.tobytes()
         super().write(data)
 
     def abort(self) -> None:
