@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import certificates
 from harness.tcp import Recorder, attach, elsewhere, read_all, read_exactly, turns
 
 CLEANS_UP = sys.version_info >= (3, 13)
@@ -247,6 +248,45 @@ async def test_a_connection_waits_while_the_backlog_is_full(path):
             connection, _ = await loop.sock_accept(listener)
             stack.enter_context(connection)
         await asyncio.gather(*waiting)
+
+
+# ---- TLS
+
+async def test_tls_goes_over_a_path(path):
+    server = await serve(path, ssl=certificates.server(certificates.good()))
+    transport, protocol = await connect(path, ssl=certificates.authority().client(),
+                                        server_hostname="localhost")
+    transport.write(b"in secret")
+    assert await protocol.receive(9) == b"in secret"
+    assert transport.get_extra_info("peername") == path
+    transport.close()
+    assert await protocol.lost is None
+    await end(server)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "too late"])
+async def test_a_handshake_that_does_not_come_leaves_nothing(path, how):
+    silent = []
+
+    class Silent(Recorder):
+        def connection_made(self, transport):
+            super().connection_made(transport)
+            silent.append(self)
+
+    server = await serve(path, Silent)
+    timeout = 0.1 if how == "too late" else None
+    task = asyncio.create_task(connect(path, ssl=certificates.authority().client(),
+                                       server_hostname="localhost",
+                                       ssl_handshake_timeout=timeout))
+    while not silent or not silent[0].received:
+        await turns()
+    if how == "cancelled":
+        await cancelled(task)
+    else:
+        with pytest.raises(ConnectionAbortedError):
+            await task
+    assert await silent[0].lost is None
+    await end(server)
 
 
 # ---- what connecting refuses
