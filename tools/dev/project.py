@@ -19,12 +19,14 @@ from output import ROOT, Problem, environment, run, say
 
 # What each requirement file adds; a later one includes the earlier ones.
 SETS = {"dev": ("dev",), "demo": ("dev", "demo"), "bench": ("dev", "demo", "bench"),
-        "conformance": ("dev", "demo", "conformance")}
+        "conformance": ("dev", "demo", "conformance"), "programs": ("programs",)}
+APART = {"programs"}    # in an environment of its own: its pytest plug-ins would be everybody's
 
 
 def virtual_environment(interpreter: Interpreter, wanted: str) -> Path:
     """The Python of .venv-<version>, with the requirement files of `wanted` installed."""
-    folder = ROOT / f".venv-{interpreter.version}"
+    name = f"{wanted}-{interpreter.version}" if wanted in APART else interpreter.version
+    folder = ROOT / f".venv-{name}"
     python = folder / "bin" / "python"
     stamp = folder / "ringloop-stamp.json"
     files = [ROOT / "requirements" / f"{name}.txt" for name in SETS[wanted]]

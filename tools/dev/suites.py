@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Callable
 
 import conformance
+import machine
 import project
 import report
 from machine import Interpreter
@@ -189,6 +190,16 @@ def _folder(name: str, **env: str) -> Callable[[Context], list[Tally]]:
     return part
 
 
+def part_programs(context: Context) -> list[Tally]:
+    """Real programs on the loop, from an environment of their own; servers are Debian's."""
+    machine.install(("postgresql", "redis-server"))
+    build = context.build("dev")
+    python = project.virtual_environment(build.interpreter, "programs")
+    return pytest(context, "programs", ["tests/programs"],
+                  dataclasses.replace(build, python=python), timeout_s=1200,
+                  extra=("-p", "no:asyncio", "-p", "no:anyio"))
+
+
 # name: (function, part of a plain `./dev test`)
 PARTS: dict[str, tuple[Callable[[Context], list[Tally]], bool]] = {
     "tidy": (_folder("tidy"), True),
@@ -205,6 +216,7 @@ PARTS: dict[str, tuple[Callable[[Context], list[Tally]], bool]] = {
     "packaging": (_folder("packaging"), True),
     "conformance": (conformance.main, True),
     "conformance_all": (conformance.everything_else, False),
+    "programs": (part_programs, False),
 }
 
 
