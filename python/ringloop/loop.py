@@ -106,9 +106,11 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
             return
         if self.is_running():
             raise RuntimeError("Cannot close a running event loop")
-        self._close_signals()
-        base_events.BaseEventLoop.close(self)
-        self._shut_down()
+        try:
+            self._close_signals()
+        finally:  # also where another thread than the main one closes a loop with handlers
+            base_events.BaseEventLoop.close(self)
+            self._shut_down()
 
     def _check_closed(self) -> None:
         if self._closed:
