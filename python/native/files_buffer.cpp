@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "files.hpp"
+#include "files_reading.hpp"
 #include "pinned_buffer.hpp"
 #include "poll_events.hpp"
 #include "ringloop/bridge/python/errors.hpp"
@@ -11,115 +11,33 @@
 namespace ringloop::python {
 namespace {
 
-using bridge::ref;
-
-class read_into_work final : public file_work {
+class read_into_work final : public reading_work {
   public:
-    explicit read_into_work(file_object* on) noexcept : file_work(on, true) { takes_back = true; }
+    explicit read_into_work(file_object* on) noexcept : reading_work(on, -1) {}
     pinned_buffer buffer;
 
     PyObject* result() noexcept override {
         return raise_error() ? nullptr : PyLong_FromSize_t(done_);
     }
-    void undelivered(PyObject* value) noexcept override;
     [[nodiscard]] const char* name() const noexcept override { return "readinto"; }
 
   private:
-    void begin() noexcept override;
-    void proceed(long result) noexcept override;
-    void settle() noexcept override {
-        if (file->positional && error == 0 && !cancelling)
-            file->position = at_ + static_cast<std::int64_t>(done_);
+    void begin() noexcept override {
+        at_ = file->position;
+        if (buffer.size() == 0) return end();
+        if (file->kept == nullptr) return advance();
+        done_ = take_kept(buffer.data(), buffer.size());
+        end();
     }
-    void advance() noexcept;
-    [[nodiscard]] bool took(std::size_t asked, std::size_t got) noexcept;
-
-    std::size_t done_ = 0;
-    std::int64_t at_ = 0;
-    bool polling_ = false;
+    std::span<char> room() noexcept override {
+        return {buffer.data() + done_, buffer.size() - done_};
+    }
+    bool complete(std::size_t asked, std::size_t got) noexcept override {
+        if (done_ == buffer.size() || !file->positional) return true;
+        return got != asked && at_end();
+    }
+    const char* taken(PyObject*) noexcept override { return buffer.data(); }
 };
-
-void read_into_work::begin() noexcept {
-    at_ = file->position;
-    if (buffer.size() == 0) return end();
-    if (file->kept == nullptr) return advance();
-    const auto have = static_cast<std::size_t>(PyBytes_GET_SIZE(file->kept));
-    done_ = std::min(have, buffer.size());
-    std::copy_n(PyBytes_AS_STRING(file->kept), done_, buffer.data());
-    ref rest = done_ < have
-                   ? ref::steal(PyBytes_FromStringAndSize(PyBytes_AS_STRING(file->kept) + done_,
-                                                          static_cast<Py_ssize_t>(have - done_)))
-                   : ref();
-    Py_XSETREF(file->kept, rest.release());
-    end();
-}
-
-void read_into_work::advance() noexcept {
-    if (!file->positional) {
-        polling_ = true;
-        op.prepare_poll(file->fd, poll_in);
-        submit_counted();
-        return;
-    }
-    const auto offset = at_ + static_cast<std::int64_t>(done_);
-    const std::size_t asked = buffer.size() - done_;
-    if (asked <= in_place_size_max && may_try_in_place()) {
-        const ssize_t got = io().try_pread(file->fd, buffer.data() + done_, asked, offset);
-        if (got < 0 && !needs_ring(got)) return fail(got);
-        if (got >= 0) {
-            ++host().files_in_place;
-            if (took(asked, static_cast<std::size_t>(got))) return end();
-            return advance();
-        }
-    }
-    op.prepare_read(file->fd, buffer.data() + done_, std::min(asked, chunk_size), offset);
-    submit_counted();
-}
-
-bool read_into_work::took(std::size_t asked, std::size_t got) noexcept {
-    done_ += got;
-    if (got == 0 || done_ == buffer.size() || !file->positional) return true;
-    if (got == asked) return false;
-    descriptor_facts facts;
-    if (io().inspect(file->fd, facts) != 0) return false;
-    return facts.size > 0 && at_ + static_cast<std::int64_t>(done_) >= facts.size;
-}
-
-void read_into_work::proceed(long result) noexcept {
-    if (polling_) {
-        polling_ = false;
-        if (cancelling) return end();
-        if (result < 0) return fail(result);
-        op.prepare_read(file->fd, buffer.data(), std::min(buffer.size(), chunk_size), -1);
-        submit_counted();
-        return;
-    }
-    if (result >= 0) {
-        const std::size_t asked = op.arguments.memory.size;
-        if (took(asked, static_cast<std::size_t>(result)) || cancelling) return end();
-    } else if (cancelling) {
-        return end();
-    } else if (result != -EAGAIN && result != -EINTR) {
-        return fail(result);
-    }
-    advance();
-}
-
-void read_into_work::undelivered(PyObject* value) noexcept {
-    if (file->positional) {
-        const std::int64_t moved_to = at_ + static_cast<std::int64_t>(done_);
-        if (value != nullptr && file->position == moved_to && file->current == nullptr)
-            file->position = at_;
-        return;
-    }
-    if (done_ == 0) return;
-    PyObject* front = PyBytes_FromStringAndSize(buffer.data(), static_cast<Py_ssize_t>(done_));
-    if (front != nullptr && file->kept != nullptr) PyBytes_Concat(&front, file->kept);
-    if (front == nullptr)
-        PyErr_WriteUnraisable(file->object());
-    else
-        Py_XSETREF(file->kept, front);
-}
 
 class write_work final : public file_work {
   public:

@@ -49,8 +49,8 @@ class nop_source final : public bridge::operation_source {
     const bool suspend_;
 };
 
-// One thread and one queue. It looks for more work a moment before it sleeps, as oneTBB's workers do:
-// a wake-up costs the submitter more than the whole job.
+// One thread and one queue. It looks for more work a moment before it sleeps, as oneTBB's workers
+// do: a wake-up costs the submitter more than the whole job.
 class worker final : public bridge::executor {
   public:
     worker() : thread_([this] { serve(); }) {}
@@ -99,7 +99,8 @@ class worker final : public bridge::executor {
     }
     void look_for_work() const noexcept {
         const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(20);
-        while (!waiting_.load(std::memory_order_relaxed) && std::chrono::steady_clock::now() < end) {
+        while (!waiting_.load(std::memory_order_relaxed) &&
+               std::chrono::steady_clock::now() < end) {
         }
     }
     std::mutex mutex_;

@@ -175,8 +175,7 @@ std::size_t scheduler::run_host(std::int64_t until_ns) noexcept {
     if (host_posts_ == nullptr) host_posts_ = host_inbox_.take_all();
     std::size_t ran = 0;
     do {
-        const std::size_t some =
-            driver_->dispatch(phase::host, std::min(completions, host_slice));
+        const std::size_t some = driver_->dispatch(phase::host, std::min(completions, host_slice));
         completions = some == 0 ? 0 : completions - some;
         ran += some;
         for (std::size_t i = 0; i != host_slice && host_posts_ != nullptr; ++i, ++ran) {
