@@ -28,8 +28,8 @@ try:
 except ImportError:  # an interpreter without OpenSSL: sslproto refuses in words
     ssl = None  # type: ignore[assignment]
 
-_state: Any = sslproto.SSLProtocolState
-_app_state: Any = sslproto.AppProtocolState
+_State: Any = sslproto.SSLProtocolState
+_AppState: Any = sslproto.AppProtocolState
 # Private names, which typeshed has in part only.
 _base: Any = base_events.BaseEventLoop
 _StockTransport: Any = sslproto._SSLProtocolTransport
@@ -117,6 +117,7 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
     # Of the stock class, as far as it is set here.
     _app_protocol_buffer_updated: Any
     _app_protocol_get_buffer: Any
+    _app_state: Any
     _app_transport: Any
     _app_transport_created: bool
     _handshake_timeout_handle: Any
@@ -196,9 +197,9 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
                 exc or ConnectionAbortedError("the connection was closed during the TLS handshake")
             )
         del waiter  # the exception's traceback leads here
-        told = self._app_state in (_app_state.STATE_CON_MADE, _app_state.STATE_EOF)
+        told = self._app_state in (_AppState.STATE_CON_MADE, _AppState.STATE_EOF)
         protocol = self._app_protocol
-        self._app_state = _app_state.STATE_CON_LOST
+        self._app_state = _AppState.STATE_CON_LOST
         super().connection_lost(exc)
         self._incoming.read()
         # Bound methods of a protocol that most likely holds our transport.
@@ -213,7 +214,7 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
 
     def _abort(self, exc: BaseException | None = None) -> None:
         self._closed = True
-        self._set_state(_state.UNWRAPPED)
+        self._set_state(_State.UNWRAPPED)
         if self._transport is None:
             return
         if exc is None:
@@ -237,7 +238,7 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
         """The stream below has ended: True while something of it waits for the application, or
         something of the application's for the peer."""
         keep_open = super().eof_received()
-        if self._state == _state.FLUSHING:
+        if self._state == _State.FLUSHING:
             return True
         return keep_open or (self._finished and self._outgoing.pending > 0)
 
@@ -263,7 +264,7 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
     def _do_read__buffered(self) -> None:
         # All that fits into several buffers, where the stock one leaves the rest to a later turn:
         # the end of the stream may come before it.
-        while not self._app_reading_paused and self._state in (_state.WRAPPED, _state.FLUSHING):
+        while not self._app_reading_paused and self._state in (_State.WRAPPED, _State.FLUSHING):
             size, more = self._fill_buffer()
             if size:
                 self._app_protocol_buffer_updated(size)
@@ -300,11 +301,13 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
 
     def _on_handshake_complete(self, handshake_exc: Any) -> None:
         if handshake_exc is None:
-            if self._app_state == _app_state.STATE_CON_MADE:  # start_tls()
+            if self._app_state == _AppState.STATE_CON_MADE:  # start_tls()
                 reader = _reader_of(self._app_protocol)
                 if reader is not None and reader._transport is self._transport:
                     # Its flow control acts on this transport from here on.
                     reader._transport = self._app_transport
+            # Our last message, else left until the next read: never, if the protocol pauses.
+            self._process_outgoing()
             super()._on_handshake_complete(None)
             return
         if isinstance(handshake_exc, type):
@@ -313,7 +316,7 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
             self._handshake_timeout_handle.cancel()
             self._handshake_timeout_handle = None
         self._process_outgoing()  # the alert that says what was wrong
-        self._set_state(_state.UNWRAPPED)
+        self._set_state(_State.UNWRAPPED)
         message = "SSL handshake failed"
         if isinstance(handshake_exc, ssl.CertificateError):
             message = "SSL handshake failed on verifying the certificate"
@@ -329,12 +332,12 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
         self._closed = True
         if self._app_transport is not None:
             self._app_transport._closed = True
-        if self._state == _state.DO_HANDSHAKE:
+        if self._state == _State.DO_HANDSHAKE:
             self._abort(None)
-        elif self._state in (_state.WRAPPED, _state.FLUSHING):
+        elif self._state in (_State.WRAPPED, _State.FLUSHING):
             # FLUSHING: the stream below has ended, and the application closes instead of reading on
-            if self._state == _state.WRAPPED:
-                self._set_state(_state.FLUSHING)
+            if self._state == _State.WRAPPED:
+                self._set_state(_State.FLUSHING)
             self._limit_shutdown()
             self._do_flush()
 
@@ -355,8 +358,8 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
             except Exception as error:
                 self._fatal_error(error, "Fatal error on SSL protocol")
                 return
-        if self._state == _state.FLUSHING:
-            self._set_state(_state.SHUTDOWN)
+        if self._state == _State.FLUSHING:
+            self._set_state(_State.SHUTDOWN)
             self._do_shutdown()
 
     def _do_shutdown(self) -> None:

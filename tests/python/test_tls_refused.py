@@ -16,27 +16,10 @@ import pytest
 from harness import certificates
 from harness.certificates import Authority, Certificate, authority
 from harness.tcp import Recorder, elsewhere, read_all
-from harness.tls import Peer
+from harness.tls import Peer, serving, talking
 
 TLS12 = {"maximum_version": ssl.TLSVersion.TLSv1_2}
 TLS13 = {"minimum_version": ssl.TLSVersion.TLSv1_3}
-
-
-@contextlib.asynccontextmanager
-async def serving(context: ssl.SSLContext, factory: Callable[[], Any] = Recorder, **options: Any):
-    """The port of a server; at the end it is closed, with all its connections, and has reported
-    nothing."""
-    told: list[dict[str, Any]] = []
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, what: told.append(what))
-    server = await loop.create_server(factory, "127.0.0.1", 0, ssl=context, **options)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        await server.wait_closed()
-        await asyncio.sleep(0)
-    assert told == []
 
 
 async def refusal(server: ssl.SSLContext, client: ssl.SSLContext,
@@ -240,23 +223,6 @@ async def test_a_server_refuses_what_is_no_client_hello(said):
             with contextlib.suppress(ConnectionResetError):
                 await elsewhere(read_all, client)
     assert [each.events for each in made] == [[]]
-
-
-@contextlib.asynccontextmanager
-async def talking(script: Callable[[socket.socket], None]):
-    """The port of a blocking server that runs `script` for its only client."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(30)
-
-        def run() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.settimeout(30)
-                script(connection)
-
-        task = asyncio.ensure_future(elsewhere(run))
-        yield listener.getsockname()[1]
-        await task
 
 
 @pytest.mark.parametrize("said", [b"220 welcome\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 9])

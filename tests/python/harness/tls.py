@@ -1,8 +1,14 @@
-"""The other end of a TLS connection, by hand: a blocking socket, and bytes that tests may spoil."""
+"""TLS connections for tests: servers of ours, and the other end by hand, whose bytes may be spoilt.
+"""
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
 import ssl
+from typing import Any, AsyncIterator, Callable
+
+from harness.tcp import Recorder, elsewhere
 
 
 class Peer:
@@ -86,3 +92,38 @@ class Peer:
         except ssl.SSLWantReadError:
             pass  # its answer may come or not
         self.flush()
+
+
+@contextlib.asynccontextmanager
+async def serving(context: ssl.SSLContext, factory: Callable[[], Any] = Recorder,
+                  **options: Any) -> AsyncIterator[int]:
+    """The port of a server; at the end it is closed, with all its connections, and has reported
+    nothing."""
+    told: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, what: told.append(what))
+    server = await loop.create_server(factory, "127.0.0.1", 0, ssl=context, **options)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await server.wait_closed()
+        await asyncio.sleep(0)
+    assert told == []
+
+
+@contextlib.asynccontextmanager
+async def talking(script: Callable[[socket.socket], None]) -> AsyncIterator[int]:
+    """The port of a blocking server that runs `script` for its only client."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(30)
+
+        def run() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(30)
+                script(connection)
+
+        task = asyncio.ensure_future(elsewhere(run))
+        yield listener.getsockname()[1]
+        await task
