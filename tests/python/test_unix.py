@@ -217,6 +217,7 @@ async def test_streams_carry_lines_both_ways(path):
     await end(server)
 
 
+@pytest.mark.time_limit(240)  # asyncio's debug mode keeps a traceback of each call
 async def test_a_thousand_connections_at_once(path):
     server = await serve(path, backlog=1000)
     made = await asyncio.gather(*[connect(path) for _ in range(1000)])
@@ -463,6 +464,7 @@ async def test_a_path_that_cannot_be_removed_is_told(path, caplog, monkeypatch):
         patch.setattr(os, "unlink", refuse)
         await end(server)
     assert "Unable to clean up listening UNIX socket" in caplog.text and path in caplog.text
+    caplog.clear()  # a record keeps the exception, and that its frames
 
 
 async def test_a_cancelled_start_leaves_no_server(path):
