@@ -19,7 +19,7 @@ import os
 import signal
 import subprocess
 import threading
-from asyncio import base_subprocess, futures, transports
+from asyncio import base_subprocess, events, futures, transports
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +45,7 @@ class SubprocessMixin:
         extra: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> SubprocessTransport:
+        _check_watcher()
         waiter = self.create_future()
         transport = SubprocessTransport(
             self, protocol, args, shell, stdin, stdout, stderr, bufsize, waiter, extra, **kwargs
@@ -59,6 +60,19 @@ class SubprocessMixin:
             await transport._wait()
             raise
         return transport
+
+
+def _check_watcher() -> None:
+    """An inactive child watcher that somebody has set forbids subprocesses, as in asyncio.
+
+    Ours needs none. Watchers ended with CPython 3.13.
+    """
+    policy = getattr(events, "_event_loop_policy", None)
+    watcher = getattr(policy, "_watcher", None)
+    if watcher is not None and not watcher.is_active():
+        raise RuntimeError(
+            "the child watcher that was set with asyncio.set_child_watcher() is not active"
+        )
 
 
 class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
@@ -303,7 +317,7 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
             self._close_unconnected()
         for pipe in self._pipes.values():
             if pipe is not None:
-                pipe.pipe.close()
+                _close_pipe(pipe.pipe, self._loop)
         if self._proc is None:
             return
         if self._returncode is None and self._proc.poll() is None:
@@ -315,6 +329,13 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
                 _logger.debug("%r may not be killed: it has changed its user", self)
         if self._loop.is_closed():  # nobody waits for the exit any more
             self._release_pidfd()
+
+
+def _close_pipe(pipe: Any, loop: Any) -> None:
+    if loop is None or not loop.is_closed():
+        pipe.close()
+    else:  # the transport's close() would need the loop, which has nothing in flight
+        pipe.get_extra_info("pipe").close()
 
 
 def _is_waitable(pid: int) -> bool:
