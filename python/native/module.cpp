@@ -4,6 +4,7 @@
 // types and counters).
 #include <Python.h>
 
+#include "datagram.hpp"
 #include "exit_guard.hpp"
 #include "loop.hpp"
 #include "ringloop/bridge/python/awaitable.hpp"
@@ -19,6 +20,7 @@ int execute(PyObject* module) {
     if (bridge::add_awaitable_types(module) < 0) return -1;
     if (python::add_loop_types(module) < 0) return -1;
     if (python::add_transport_types(module) < 0) return -1;
+    if (python::add_datagram_types(module) < 0) return -1;
     if (python::add_socket_types(module) < 0) return -1;
 #ifdef RINGLOOP_TEST_BACKEND
     if (python::add_simulation_types(module) < 0) return -1;

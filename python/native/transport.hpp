@@ -120,7 +120,8 @@ extern base_slots slots;
 // inside a callback) is left as it is.
 class context_scope {
   public:
-    explicit context_scope(transport_state& t) noexcept : context_(bridge::ref::share(t.context)) {
+    explicit context_scope(transport_state& t) noexcept : context_scope(t.context) {}
+    explicit context_scope(PyObject* context) noexcept : context_(bridge::ref::share(context)) {
         entered_ = context_ && PyContext_Enter(context_.get()) == 0;
         if (!entered_) PyErr_Clear();
     }

@@ -15,9 +15,10 @@ import sys
 import threading
 from asyncio import base_events, constants, events
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from . import _handles, _native
+from ._datagram import DatagramMixin
 from ._pipes import PipeMixin
 from ._sendfile import SendfileMixin
 from ._signals import SignalMixin
@@ -35,6 +36,7 @@ _said: set[str] = set()  # backends that were logged: one line a process
 
 class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their self
     SocketMixin,
+    DatagramMixin,
     TlsMixin,
     PipeMixin,
     UnixMixin,
@@ -174,12 +176,6 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
     def _stop_serving(self, sock: socket.socket) -> None:
         self._remove_unix_path(sock)
         _native.stop_serving(self, sock)
-
-    # ---- what the loop does not carry yet: said in a sentence instead of failing somewhere inside
-
-    # At once: the base would make a socket first, and leave it open.
-    async def create_datagram_endpoint(self, *_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError("ringloop does not carry UDP yet: create_datagram_endpoint()")
 
 
 _OPTIONS = {

@@ -1,4 +1,4 @@
-"""Entry points: run(), install(), python -m ringloop; and what the loop does not carry yet."""
+"""Entry points: run(), install(), python -m ringloop."""
 from __future__ import annotations
 
 import asyncio
@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import ringloop
-from harness.loops import Run
 
 
 async def kind_of_loop() -> type:
@@ -46,24 +45,3 @@ def test_python_m_ringloop_runs_a_program_with_its_arguments_and_exit_code(tmp_p
     done = subprocess.run([sys.executable, "-m", "ringloop", str(program), "a", "-m"],
                           capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (3, "ringloop.loop ['a', '-m'] __main__\n"), done
-
-
-@pytest.mark.parametrize(("what", "word"), [
-    (lambda loop: loop.create_datagram_endpoint(asyncio.DatagramProtocol,
-                                                local_addr=("127.0.0.1", 0)), "UDP"),
-    (lambda loop: loop.create_unix_connection(asyncio.Protocol, "/nowhere"), "Unix sockets"),
-    (lambda loop: loop.create_unix_server(asyncio.Protocol, "/nowhere"), "Unix sockets"),
-    (lambda loop: loop.connect_read_pipe(asyncio.Protocol, None), "pipes"),
-    (lambda loop: loop.connect_write_pipe(asyncio.Protocol, None), "pipes"),
-])
-def test_what_is_not_there_yet_says_so_and_leaves_nothing_open(
-    run: Run, what: Any, word: str
-) -> None:
-    async def main() -> None:
-        with pytest.raises(NotImplementedError, match=f"does not carry {word} yet"):
-            await what(asyncio.get_running_loop())
-
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        run(main())
-    assert not [str(each.message) for each in said]
