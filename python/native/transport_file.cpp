@@ -35,8 +35,7 @@ int transport_finish_file_waiter(transport_state& t, bool lost) noexcept {
         ref error = ref::steal(
             PyObject_CallFunction(PyExc_ConnectionError, "s", "Connection is closed by peer"));
         if (!error) return -1;
-        done =
-            ref::steal(PyObject_CallMethod(waiter.get(), "set_exception", "O", error.get()));
+        done = ref::steal(PyObject_CallMethod(waiter.get(), "set_exception", "O", error.get()));
     } else {
         done = ref::steal(PyObject_CallMethodOneArg(waiter.get(), names().set_result, Py_None));
     }

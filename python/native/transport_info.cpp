@@ -48,7 +48,6 @@ int ask(transport_state& t, bool peer, sockaddr* address, socklen_t* size) noexc
     return peer ? io.peer_address(t.fd, address, size) : io.local_address(t.fd, address, size);
 }
 
-
 PyObject* read_address(transport_state& t, bool peer) noexcept {
     sockaddr_storage storage = {};
     const kept_address& kept = peer ? t.peer : t.local;
