@@ -68,6 +68,7 @@ class Module:
     tests: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     fixtures: list[str] = dataclasses.field(default_factory=list)    # that failed, with traceback
     second_try: list[str] = dataclasses.field(default_factory=list)  # passed only then
+    found: set[str] = dataclasses.field(default_factory=set)         # also what was skipped
     absent: str = ""
     seconds: float = 0.0
 
@@ -161,6 +162,7 @@ def run_module(suite: Suite, name: str, only: list[str] | None = None) -> Module
             elif "fixture" in line:
                 module.fixtures.append(f"{line['fixture']}: {line['text']}")
             module.absent = line.get("absent", module.absent)
+            module.found |= set(line.get("found", ()))
         if process.finished or module.absent:
             break
         what = f"the process: {process.code}\n{process.output}"
@@ -193,6 +195,11 @@ def complaints(module: Module, expected: dict[str, Any]) -> list[str]:
     if wish is None:
         return [*found, f"{module.name} is not in the list; --update adds it"]
     older = _release(platform.python_version()) < _release(expected["python"])
+    if platform.python_version() == expected["python"]:
+        found += [f"{name} is in the list, but not in the suite"
+                  for key in ("skip", "selector", "own_skips") for name in expected.get(key, ())
+                  if name.startswith(f"{module.name}.")
+                  and name.removeprefix(f"{module.name}.") not in module.found]
     for what, count in (("passed", module.count("passed")), ("on_loop", module.on_loop)):
         if count < wish[what] and not older:    # an older release may have fewer tests
             found.append(f"{module.name}: {what} fell from {wish[what]} to {count}")

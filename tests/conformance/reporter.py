@@ -124,12 +124,14 @@ def main(find: Find) -> None:
             return
         reporter = Reporter(report, name + ".", orders["limit_s"])
         only = None if orders["only"] is None else set(orders["only"])
-        suite = unittest.TestSuite()
+        suite, found = unittest.TestSuite(), []
         for kind in kinds:
             for test in unittest.defaultTestLoader.loadTestsFromTestCase(kind):
                 own = reporter.name(test)
+                found.append(own)
                 if own not in orders["skip"] and (only is None or own in only):
                     suite.addTest(test)
+        report.write(json.dumps({"found": found}) + "\n")
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             suite.run(reporter)
