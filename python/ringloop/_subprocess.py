@@ -69,10 +69,13 @@ def _check_watcher() -> None:
     """
     policy = getattr(events, "_event_loop_policy", None)
     watcher = getattr(policy, "_watcher", None)
-    if watcher is not None and not watcher.is_active():
-        raise RuntimeError(
-            "the child watcher that was set with asyncio.set_child_watcher() is not active"
-        )
+    if watcher is None:
+        return
+    with watcher:
+        if not watcher.is_active():
+            raise RuntimeError(
+                "the child watcher that was set with asyncio.set_child_watcher() is not active"
+            )
 
 
 class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
@@ -139,6 +142,7 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
         try:
             self._watch()
         except BaseException:
+            self._release_pidfd()
             self._proc.kill()
             self._proc.wait()
             self._close_unconnected()

@@ -444,7 +444,8 @@ async def test_a_cancelled_communicate_leaves_a_process_that_can_be_talked_to() 
     process = await asyncio.create_subprocess_exec("cat", stdin=PIPE, stdout=PIPE)
     assert process.stdin and process.stdout
     task = asyncio.create_task(process.communicate(LARGE))
-    await asyncio.sleep(0.01)
+    while not process.stdin.transport.get_write_buffer_size():
+        await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -484,6 +485,14 @@ async def test_a_thread_waits_where_pidfds_are_refused(
     await protocol.over
 
 
+async def test_a_child_that_cannot_be_watched_is_ended_by_the_failed_spawn(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asyncio.get_running_loop(), "_add_reader", _refuse(errno.ENOMEM))
+    with pytest.raises(OSError, match="memory"):
+        await asyncio.create_subprocess_exec("sleep", "100", stdin=PIPE, stdout=PIPE)
+
+
 async def test_a_child_is_signalled_by_its_number_where_pidfds_cannot(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -515,7 +524,7 @@ async def test_a_thread_may_wait_for_the_popen_object_meanwhile() -> None:
     transport, protocol = await spawn("sh", "-c", "read x; exit 3", stdin=PIPE)
     wait = asyncio.to_thread(transport.get_extra_info("subprocess").wait)
     waiting = asyncio.create_task(wait)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
     transport.get_pipe_transport(0).close()
     assert await waiting == await transport._wait() == 3
     await protocol.over
@@ -598,6 +607,22 @@ def test_a_child_that_is_forgotten_with_its_loop_is_killed(run: Run) -> None:
         with contextlib.suppress(ChildProcessError):    # the Popen object may have been quicker
             assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     assert any("unclosed transport <SubprocessTransport" in str(each.message) for each in said)
+
+
+def test_a_child_without_a_pidfd_is_reaped_after_its_loop(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "pidfd_open", _refuse(errno.ENOSYS))
+
+    async def main() -> tuple[Any, Any]:
+        return await spawn("sleep", "100")
+
+    transport, _ = run(main())
+    transport.close()
+    for thread in threading.enumerate():
+        if thread.name == f"rl-wait-{transport.get_pid()}":
+            thread.join()
+    assert transport.get_extra_info("subprocess").returncode == -signal.SIGKILL
 
 
 def test_debug_mode_tells_of_spawn_exit_and_kill(
