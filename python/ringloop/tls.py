@@ -117,6 +117,7 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
     # Of the stock class, as far as it is set here.
     _app_protocol_buffer_updated: Any
     _app_protocol_get_buffer: Any
+    _app_protocol_is_buffer: bool
     _app_state: Any
     _app_transport: Any
     _app_transport_created: bool
@@ -166,6 +167,14 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
         if self._app_transport is not None:
             self._app_transport._closed = True  # else it warns that nobody closed it
         self.detach()
+
+    def _set_app_protocol(self, app_protocol: Any) -> None:
+        super()._set_app_protocol(app_protocol)
+        if not hasattr(app_protocol, "data_received") and hasattr(app_protocol, "get_buffer"):
+            # A buffered protocol by its shape, as our other transports take it.
+            self._app_protocol_get_buffer = app_protocol.get_buffer
+            self._app_protocol_buffer_updated = app_protocol.buffer_updated
+            self._app_protocol_is_buffer = True
 
     def _get_extra_info(self, name: str, default: Any = None) -> Any:
         if name in self._extra or self._transport is not None or self._below is None:
@@ -301,11 +310,6 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
 
     def _on_handshake_complete(self, handshake_exc: Any) -> None:
         if handshake_exc is None:
-            if self._app_state == _AppState.STATE_CON_MADE:  # start_tls()
-                reader = _reader_of(self._app_protocol)
-                if reader is not None and reader._transport is self._transport:
-                    # Its flow control acts on this transport from here on.
-                    reader._transport = self._app_transport
             # Our last message, else left until the next read: never, if the protocol pauses.
             self._process_outgoing()
             super()._on_handshake_complete(None)
@@ -564,6 +568,7 @@ class TlsMixin:
             begun.cancel()
             resumed.cancel()
             raise
+        _hand_over(transport, protocol, tls)
         return tls._app_transport
 
 
@@ -579,6 +584,8 @@ def _begin_tls(transport: Any, protocol: Any, tls: SSLProtocol) -> Callable[[Any
             tls.take(reader._buffer)
             reader._buffer.clear()
             reader._paused = False
+    # Nothing is delivered before the caller has the new transport.
+    tls._app_reading_paused = True
     # Whom the old transport told to pause, the new one will tell to go on.
     tls._app_writing_paused = bool(getattr(transport, "_protocol_paused", False))
     transport.set_protocol(tls)
@@ -589,6 +596,14 @@ def _begin_tls(transport: Any, protocol: Any, tls: SSLProtocol) -> Callable[[Any
             tls.eof_received()
 
     return begin
+
+
+def _hand_over(transport: Any, protocol: Any, tls: SSLProtocol) -> None:
+    """The handshake is done: `protocol` deals with the new transport from here on."""
+    reader = _reader_of(protocol)
+    if reader is not None and reader._transport is transport:
+        reader._transport = tls._app_transport  # for its flow control
+    tls._resume_reading()
 
 
 # ---- connections of a server: called by the native listener in the connection's own context

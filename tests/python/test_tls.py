@@ -434,12 +434,24 @@ class Wide(Buffered):
     kind = staticmethod(lambda data: array.array("I", data))  # type: ignore[assignment]
 
 
+class Shaped:
+    """A buffered protocol by its methods only."""
+
+    __init__ = Buffered.__init__
+    size, kind = Buffered.size, Buffered.kind
+    connection_made = Buffered.connection_made
+    get_buffer = Buffered.get_buffer
+    buffer_updated = Buffered.buffer_updated
+    eof_received = Buffered.eof_received
+    connection_lost = Buffered.connection_lost
+
+
 class View(Buffered):
     kind = staticmethod(lambda data: memoryview(bytearray(data)))  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize("proper", [True, False], ids=["TLS's end", "the stream's end"])
-@pytest.mark.parametrize("factory", [Buffered, View, Wide])
+@pytest.mark.parametrize("factory", [Buffered, View, Wide, Shaped])
 async def test_a_buffered_protocol_gets_every_byte(factory, proper):
     """A bytearray got zeros (gh-156275), and an end right behind the data cut off what did not fit
     into one buffer."""

@@ -360,6 +360,7 @@ class Failing:
         raise AssertionError("it did not fail")
 
 
+@pytest.mark.time_limit(240)
 async def test_500_failed_handshakes_leave_no_memory_and_nothing_to_the_collector():
     """Each left a cycle of its exception, its traceback and its waiter (gh-109534)."""
     async with serving(server_context(), asyncio.Protocol) as port:

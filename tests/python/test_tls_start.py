@@ -291,3 +291,36 @@ async def test_tls_inside_tls_may_be_aborted():
         inner.abort()
         assert await protocol.lost is None
     assert protocol.events == ["made", "lost"]
+
+
+async def test_nothing_is_delivered_before_the_caller_has_the_transport():
+    """Data and an end that came with the handshake reached the protocol before."""
+    def script(sock: socket.socket) -> None:
+        peer = Peer(sock, server_context(), server_side=True)
+        while True:
+            try:
+                peer.tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                peer.flush()
+                peer.more()
+        last = peer.outgoing.read() + peer.sealed(b"hello")
+        with contextlib.suppress(ssl.SSLWantReadError):
+            peer.tls.unwrap()
+        sock.sendall(last + peer.outgoing.read())
+        sock.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(EOFError):
+            peer.receive_all()
+
+    async with talking(script) as port:
+        plain, protocol = await asyncio.get_running_loop().create_connection(
+            Recorder, "127.0.0.1", port)
+        client = authority().client()
+        client.maximum_version = ssl.TLSVersion.TLSv1_2     # the server's message is the last one
+        transport = await asyncio.get_running_loop().start_tls(
+            plain, protocol, client, server_hostname="localhost")
+        assert protocol.events == ["made"]
+        assert transport.is_reading()
+        assert await protocol.lost is None
+    assert protocol.events == ["made", "data", "eof", "lost"]
+    assert protocol.received == b"hello"
