@@ -4,9 +4,11 @@
 
 #include <sched.h>
 
+#include <new>
 #include <vector>
 
 #include "ringloop/bridge/python/awaitable.hpp"
+#include "ringloop/bridge/python/loop_link.hpp"
 #include "ringloop/bridge/python/ref.hpp"
 
 namespace ringloop::bridge {
@@ -20,8 +22,20 @@ void loop_host::post_home(void* context, posted& node) noexcept {
     self.posting_.fetch_sub(1, std::memory_order_release);
 }
 
+loop_host::~loop_host() {
+    if (link_ == nullptr) return;
+    if (!ended_) link_->end();
+    link_->release();
+}
+
+loop_link* loop_host::link() noexcept {
+    if (link_ == nullptr) link_ = new (std::nothrow) loop_link(this);
+    return link_;
+}
+
 void loop_host::end_all() noexcept {
     ended_ = true;
+    if (link_ != nullptr) link_->end();
     // All are asked before one is waited for: they may stand in each other's way.
     std::vector<ref> all;
     for (awaitable* each = pending_; each != nullptr; each = each->next)
@@ -39,6 +53,7 @@ int loop_host::traverse(visitproc visit, void* context) noexcept {
 
 void loop_host::forget_after_fork() noexcept {
     ended_ = true;
+    if (link_ != nullptr) link_->forget();
     // Their kernel half is the parent's; they stay allocated, without a host, for good.
     while (pending_ != nullptr) {
         pending_->work = nullptr;

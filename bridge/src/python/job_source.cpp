@@ -1,5 +1,5 @@
-// A worker's job as the source of an await, and the C table that hands it to other extension
-// modules (api.hpp). Thread: the loop's, GIL held; only python_job::run() is elsewhere.
+// A worker's job as the source of an await (api.hpp). Thread: the loop's, GIL held; only
+// python_job::run() is elsewhere.
 #include <memory>
 #include <new>
 
@@ -21,6 +21,7 @@ class job_source final : public source {
         job_->home = host.home();
         job_->owner = this;
         job_->on_finish = &job_source::finished;
+        ++host.jobs_in_flight;
         job_->where->submit(*job_);
     }
     void request_cancel() noexcept override { job_->request_stop(); }
@@ -34,7 +35,9 @@ class job_source final : public source {
 
   private:
     static void finished(job& work) noexcept {
-        static_cast<job_source*>(work.owner)->owner_->finish();
+        auto* self = static_cast<job_source*>(work.owner);
+        --self->host_->jobs_in_flight;
+        self->owner_->finish();
     }
     std::unique_ptr<python_job> job_;
     loop_host* host_ = nullptr;
@@ -52,20 +55,12 @@ void job_source::collect() noexcept {
     }
 }
 
+}  // namespace
+
 PyObject* await_job(python_job* work) noexcept {
     std::unique_ptr<python_job> owned(work);
     auto* made = new (std::nothrow) job_source(std::move(owned));
     return new_awaitable(std::unique_ptr<source>(made));
-}
-
-const python_api table = {python_api_magic, python_api_version, &await_job};
-
-}  // namespace
-
-int add_python_api(PyObject* module) noexcept {
-    const ref capsule =
-        ref::steal(PyCapsule_New(const_cast<python_api*>(&table), python_api_capsule, nullptr));
-    return capsule ? PyModule_AddObjectRef(module, "api", capsule.get()) : -1;
 }
 
 }  // namespace ringloop::bridge

@@ -1,13 +1,15 @@
 // The C table by which other extension modules share this process's runtime: capsule
 // "ringloop._native.api". A module that uses it links none of ringloop's libraries; headers of
-// bridge/core are enough.
+// bridge/core are enough. Modules of others use its C half alone: capi.h.
 #pragma once
 
 #include <Python.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "ringloop/bridge/core/job.hpp"
+#include "ringloop/capi.h"
 
 namespace ringloop::bridge {
 
@@ -23,10 +25,11 @@ class python_job : public job {
     executor* where = nullptr;  // runs it; outlives it
 };
 
-inline constexpr std::uint32_t python_api_magic = 0x72696e67;  // "ring"
-inline constexpr std::uint32_t python_api_version = 1;
-inline constexpr const char* python_api_capsule = "ringloop._native.api";
+inline constexpr std::uint32_t python_api_magic = RINGLOOP_API_MAGIC;
+inline constexpr std::uint32_t python_api_version = RINGLOOP_API_VERSION;
+inline constexpr const char* python_api_capsule = RINGLOOP_API_CAPSULE;
 
+// The table's first entries; ringloop_api in capi.h is the whole.
 struct python_api {
     std::uint32_t magic;
     std::uint32_t version;
@@ -36,5 +39,6 @@ struct python_api {
     // (then `work` has been deleted).
     PyObject* (*await_job)(python_job* work) noexcept;
 };
+static_assert(sizeof(python_api) == offsetof(ringloop_api, acquire));
 
 }  // namespace ringloop::bridge

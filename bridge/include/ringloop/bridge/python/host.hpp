@@ -15,10 +15,11 @@
 namespace ringloop::bridge {
 
 struct awaitable;
+class loop_link;
 
 class loop_host {
   public:
-    virtual ~loop_host() = default;
+    virtual ~loop_host();
     loop_host(const loop_host&) = delete;
     loop_host& operator=(const loop_host&) = delete;
 
@@ -41,10 +42,14 @@ class loop_host {
     // Where jobs of this loop post themselves, from any thread.
     [[nodiscard]] job_home home() noexcept { return {this, &loop_host::post_home}; }
 
+    // This loop for the threads of other libraries (capi.h): borrowed; null: no memory.
+    [[nodiscard]] loop_link* link() noexcept;
+
     // File operations on the ring, and those done in place since one last went to the ring: see
     // the NOWAIT-first rule in files.hpp.
     unsigned files_in_flight = 0;
     unsigned files_in_place = 0;
+    unsigned jobs_in_flight = 0;  // on worker threads
 
   protected:
     loop_host(PyObject* loop, scheduler* native) noexcept : loop_(loop), native_(native) {}
@@ -56,6 +61,7 @@ class loop_host {
     static void post_home(void* context, posted& node) noexcept;
     awaitable* pending_ = nullptr;      // in flight, newest first; each holds a reference to itself
     std::atomic<unsigned> posting_{0};  // workers inside post_home()
+    loop_link* link_ = nullptr;         // made when asked for
     bool ended_ = false;
 };
 
