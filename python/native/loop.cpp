@@ -89,6 +89,7 @@ int loop_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
         if (int result = handle_traverse_contents(state.timers.at(i), visit, arg)) return result;
     if (state.host)
         if (int result = state.host->traverse(visit, arg)) return result;
+    Py_VISIT(state.clock.get());
     return state.watches.traverse(visit, arg);
 }
 
@@ -113,7 +114,9 @@ void tear_down(loop_object* loop) noexcept {
 }
 
 int loop_clear(PyObject* self) noexcept {
-    if (!cast(self)->state.running) loop_clear_queues(cast(self));
+    if (cast(self)->state.running) return 0;
+    loop_clear_queues(cast(self));
+    if (!cast(self)->state.native) cast(self)->state.clock = ref();
     return 0;
 }
 
@@ -230,6 +233,8 @@ PyObject* configure(PyObject* self, PyObject* options) noexcept {
     loop->state.spin.allowed =
         sched_getaffinity(0, sizeof processors, &processors) == 0 && CPU_COUNT(&processors) > 1;
     loop->state.custom_time = overrides_time(loop);
+    PyObject* clock = PyDict_GetItemString(options, "clock");
+    if (clock != nullptr && clock != Py_None && loop_set_clock(loop, clock) < 0) return nullptr;
     link(loop);
     Py_RETURN_NONE;
 }
@@ -313,10 +318,12 @@ PyMethodDef life_methods[] = {
     {"_counters", loop_counters, METH_NOARGS, "What the driver did, as a dict."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyMemberDef members[] = {{"_closed", T_BOOL, offsetof(loop_object, closed), 0, nullptr},
-                         {"_stopping", T_BOOL, offsetof(loop_object, stopping), 0, nullptr},
-                         {"_debug", T_BOOL, offsetof(loop_object, debug), 0, nullptr},
-                         {nullptr, 0, 0, 0, nullptr}};
+PyMemberDef members[] = {
+    {"_closed", T_BOOL, offsetof(loop_object, closed), 0, nullptr},
+    {"_stopping", T_BOOL, offsetof(loop_object, stopping), 0, nullptr},
+    {"_debug", T_BOOL, offsetof(loop_object, debug), 0, nullptr},
+    {"_busy_elsewhere", T_PYSSIZET, offsetof(loop_object, busy_elsewhere), 0, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
 
 std::vector<PyMethodDef>& all_methods() {
     static std::vector<PyMethodDef> methods = [] {

@@ -2,8 +2,7 @@
 //
 // GIL held. call_soon_threadsafe may come from any thread; the others belong to the loop's (checked
 // in debug mode).
-#include <cmath>
-
+#include "arguments.hpp"
 #include "loop_object.hpp"
 
 namespace ringloop::python {
@@ -17,34 +16,31 @@ loop_object* cast(PyObject* self) noexcept {
 }
 
 struct call_arguments {
+    PyObject* leading[2];  // callback; or delay (when) and callback
     PyObject* const* values;
     Py_ssize_t count;
     PyObject* context = nullptr;
 };
 
-// The only keyword is context (possibly a string that is not interned).
-bool parse(const char* name, PyObject* const* arguments, Py_ssize_t count, PyObject* names,
-           Py_ssize_t leading, const char* first, call_arguments& out) noexcept {
-    if (names != nullptr) {
-        const Py_ssize_t keywords = PyTuple_GET_SIZE(names);
-        for (Py_ssize_t i = 0; i < keywords; ++i) {
-            PyObject* keyword = PyTuple_GET_ITEM(names, i);
-            if (!PyUnicode_CompareWithASCIIString(keyword, "context")) {
-                out.context = arguments[count + i];
-                continue;
-            }
-            PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", name,
-                         keyword);
-            return false;
-        }
+constexpr const char* soon_names[] = {"callback"};
+constexpr const char* later_names[] = {"delay", "callback"};
+constexpr const char* at_names[] = {"when", "callback"};
+
+constexpr parameter_list taking(const char* function, const char* const* names,
+                                Py_ssize_t leading) {
+    return {function, names, leading, leading, true, true};
+}
+
+bool parse(const parameter_list& list, PyObject* const* arguments, Py_ssize_t count,
+           PyObject* names, call_arguments& out) noexcept {
+    if (names != nullptr || count < list.most) {
+        if (!bind(list, arguments, count, names, out.leading, &out.context)) return false;
+    } else {
+        for (Py_ssize_t i = 0; i < list.most; ++i) out.leading[i] = arguments[i];
     }
-    if (count < leading) {
-        PyErr_Format(PyExc_TypeError, "%s() missing a required positional argument: %s", name,
-                     first);
-        return false;
-    }
-    out.values = arguments + leading;
-    out.count = count - leading;
+    const Py_ssize_t placed = count < list.most ? count : list.most;
+    out.values = arguments + placed;
+    out.count = count - placed;
     return true;
 }
 
@@ -62,34 +58,24 @@ PyObject* call_soon(PyObject* self, PyObject* const* arguments, Py_ssize_t count
                     PyObject* names) noexcept {
     loop_object* loop = cast(self);
     call_arguments a{};
-    if (!parse("call_soon", arguments, count, names, 1, "'callback'", a)) return nullptr;
+    if (!parse(taking("call_soon", soon_names, 1), arguments, count, names, a)) return nullptr;
     if (loop->closed) return raise_closed(loop), nullptr;
-    if (loop->debug && check_debug(loop, arguments[0], "call_soon", true) < 0) return nullptr;
-    return soon(loop, arguments[0], a);
+    if (loop->debug && check_debug(loop, a.leading[0], "call_soon", true) < 0) return nullptr;
+    return soon(loop, a.leading[0], a);
 }
 
 PyObject* call_soon_threadsafe(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                                PyObject* names) noexcept {
     loop_object* loop = cast(self);
     call_arguments a{};
-    if (!parse("call_soon_threadsafe", arguments, count, names, 1, "'callback'", a)) return nullptr;
-    if (loop->closed) return raise_closed(loop), nullptr;
-    if (loop->debug && check_debug(loop, arguments[0], "call_soon_threadsafe", false) < 0)
+    if (!parse(taking("call_soon_threadsafe", soon_names, 1), arguments, count, names, a))
         return nullptr;
-    PyObject* handle = soon(loop, arguments[0], a);
+    if (loop->closed) return raise_closed(loop), nullptr;
+    if (loop->debug && check_debug(loop, a.leading[0], "call_soon_threadsafe", false) < 0)
+        return nullptr;
+    PyObject* handle = soon(loop, a.leading[0], a);
     if (handle != nullptr) io_of(loop).wake();
     return handle;
-}
-
-// The first nanosecond at which loop.time() >= when.
-std::int64_t deadline_of(double when) noexcept {
-    constexpr double most = 9.2e18;
-    const double ns = when * 1e9;
-    if (!(ns < most)) return no_deadline;
-    if (ns < -most) return -static_cast<std::int64_t>(most);
-    auto deadline_ns = static_cast<std::int64_t>(std::ceil(ns));
-    while (static_cast<double>(deadline_ns) / 1e9 < when) ++deadline_ns;
-    return deadline_ns;
 }
 
 PyObject* at(loop_object* loop, double when, PyObject* callback, const call_arguments& a) noexcept {
@@ -110,20 +96,12 @@ bool number(PyObject* object, const char* what, double& out) noexcept {
         return false;
     }
     out = PyFloat_AsDouble(object);
-    if (out == -1.0 && PyErr_Occurred()) return false;
-    if (std::isnan(out)) {
-        PyErr_Format(PyExc_ValueError, "%s must be a number of seconds, not NaN", what);
-        return false;
-    }
-    return true;
+    return out != -1.0 || PyErr_Occurred() == nullptr;
 }
 
 // loop.time(), by way of an override in a subclass if there is one.
 bool now_seconds(loop_object* loop, double& out) noexcept {
-    if (!loop->state.custom_time) {
-        out = static_cast<double>(native_of(loop).now_ns()) / 1e9;
-        return true;
-    }
+    if (!loop->state.custom_time) return loop_now_seconds(loop, out);
     ref value = ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(loop), "time", nullptr));
     return value && number(value.get(), "time()", out);
 }
@@ -133,12 +111,12 @@ PyObject* call_at(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
     loop_object* loop = cast(self);
     call_arguments a{};
     double when = 0;
-    if (!parse("call_at", arguments, count, names, 2, "'when' or 'callback'", a) ||
-        !number(arguments[0], "when", when))
+    if (!parse(taking("call_at", at_names, 2), arguments, count, names, a) ||
+        !number(a.leading[0], "when", when))
         return nullptr;
     if (loop->closed) return raise_closed(loop), nullptr;
-    if (loop->debug && check_debug(loop, arguments[1], "call_at", true) < 0) return nullptr;
-    return at(loop, when, arguments[1], a);
+    if (loop->debug && check_debug(loop, a.leading[1], "call_at", true) < 0) return nullptr;
+    return at(loop, when, a.leading[1], a);
 }
 
 PyObject* call_later(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
@@ -146,13 +124,13 @@ PyObject* call_later(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
     loop_object* loop = cast(self);
     call_arguments a{};
     double delay = 0, now = 0;
-    if (!parse("call_later", arguments, count, names, 2, "'delay' or 'callback'", a) ||
-        !number(arguments[0], "delay", delay))
+    if (!parse(taking("call_later", later_names, 2), arguments, count, names, a) ||
+        !number(a.leading[0], "delay", delay))
         return nullptr;
     if (loop->closed) return raise_closed(loop), nullptr;
-    if (loop->debug && check_debug(loop, arguments[1], "call_later", true) < 0) return nullptr;
+    if (loop->debug && check_debug(loop, a.leading[1], "call_later", true) < 0) return nullptr;
     if (!now_seconds(loop, now)) return nullptr;
-    return at(loop, now + delay, arguments[1], a);
+    return at(loop, now + delay, a.leading[1], a);
 }
 
 PyObject* loop_time(PyObject* self, PyObject*) noexcept {
@@ -161,7 +139,8 @@ PyObject* loop_time(PyObject* self, PyObject*) noexcept {
         const ref clock = ref::steal(PyImport_ImportModule("time"));
         return clock ? PyObject_CallMethod(clock.get(), "monotonic", nullptr) : nullptr;
     }
-    return PyFloat_FromDouble(static_cast<double>(native_of(loop).now_ns()) / 1e9);
+    double now = 0;
+    return loop_now_seconds(loop, now) ? PyFloat_FromDouble(now) : nullptr;
 }
 
 }  // namespace
@@ -184,19 +163,19 @@ void loop_forget_timer(loop_object* loop, handle_object* handle) noexcept {
 
 PyMethodDef loop_call_methods[] = {
     {"call_soon", bridge::method(call_soon), METH_FASTCALL | METH_KEYWORDS,
-     "call_soon($self, callback, /, *args, context=None)\n--\n\n"
+     "call_soon($self, callback, *args, context=None)\n--\n\n"
      "Calls callback(*args) in the next turn, in order of registration. Returns a Handle."},
     {"call_soon_threadsafe", bridge::method(call_soon_threadsafe), METH_FASTCALL | METH_KEYWORDS,
-     "call_soon_threadsafe($self, callback, /, *args, context=None)\n--\n\n"
+     "call_soon_threadsafe($self, callback, *args, context=None)\n--\n\n"
      "call_soon() from any thread."},
     {"call_later", bridge::method(call_later), METH_FASTCALL | METH_KEYWORDS,
-     "call_later($self, delay, callback, /, *args, context=None)\n--\n\n"
+     "call_later($self, delay, callback, *args, context=None)\n--\n\n"
      "Calls callback(*args) after `delay` seconds, never early. Returns a TimerHandle."},
     {"call_at", bridge::method(call_at), METH_FASTCALL | METH_KEYWORDS,
-     "call_at($self, when, callback, /, *args, context=None)\n--\n\n"
+     "call_at($self, when, callback, *args, context=None)\n--\n\n"
      "Calls callback(*args) when loop.time() has reached `when`. Returns a TimerHandle."},
     {"time", loop_time, METH_NOARGS,
-     "time($self, /)\n--\n\nSeconds on the loop's monotonic clock, as time.monotonic()."},
+     "time($self)\n--\n\nSeconds on the loop's monotonic clock, as time.monotonic()."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace ringloop::python

@@ -61,8 +61,11 @@ struct loop_state {
     bridge::ref fatal;                  // raised from run_forever() after the current step
     std::vector<PyObject*> transports;  // by descriptor, borrowed
     spin_policy spin;
-    bool custom_time = false;       // a subclass overrides time()
-    unsigned long last_thread = 0;  // where operations in flight were submitted
+    bool custom_time = false;    // a subclass overrides time()
+    bridge::ref clock;           // a virtual clock that moves the timers; null: the driver's
+    std::int64_t settle_ns = 0;  // see loop_clock.cpp
+    std::int64_t reached_ns = INT64_MIN;  // the clock was moved to here
+    unsigned long last_thread = 0;        // where operations in flight were submitted
     bool running = false;
     bool forked = false;              // this is a child's copy of its parent's loop
     loop_object* previous = nullptr;  // all configured loops of the process
@@ -75,6 +78,7 @@ struct loop_object {
         char closed;
     char stopping;
     char debug;
+    Py_ssize_t busy_elsewhere;  // with a virtual clock: calls in executors, which end by themselves
     loop_state state;
 };
 
@@ -93,6 +97,19 @@ void loop_forget_timer(loop_object* loop, handle_object* handle) noexcept;
 void run_turn_end_hooks(loop_object* loop) noexcept;
 // Drops ready handles, timers, hooks.
 void loop_clear_queues(loop_object* loop) noexcept;
+
+// ---- loop_clock.cpp: the clock that timers go by
+// The first nanosecond at which loop.time() >= when.
+[[nodiscard]] std::int64_t deadline_of(double when) noexcept;
+// False with an exception set (a virtual clock is Python code).
+[[nodiscard]] bool loop_now_seconds(loop_object* loop, double& now) noexcept;
+[[nodiscard]] bool loop_now_ns(loop_object* loop, std::int64_t& now_ns) noexcept;
+int loop_set_clock(loop_object* loop, PyObject* clock) noexcept;
+// What to do with a virtual clock when there is nothing to run: see loop_clock.cpp.
+enum class idle : std::uint8_t { sleep, settle, due, failed };
+[[nodiscard]] idle idle_on_virtual_clock(loop_object* loop) noexcept;
+// Moves the clock to the first deadline. 0, or -1 with an exception set.
+int loop_jump(loop_object* loop) noexcept;
 
 PyObject* loop_run(PyObject* self, PyObject*);
 extern PyMethodDef loop_call_methods[];   // loop_calls.cpp

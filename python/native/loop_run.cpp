@@ -31,19 +31,41 @@ wait_result wait_without_gil(loop_object* loop, std::int64_t deadline_ns) {
     return result;
 }
 
+bool has_work(loop_object* loop) noexcept {
+    return !loop->state.ready.empty() || loop->stopping || native_of(loop).has_native_work() ||
+           native_of(loop).has_host_work();
+}
+
+// poll_or_wait() on a virtual clock: loop_clock.cpp says when it jumps.
+int wait_virtually(loop_object* loop) {
+    scheduler& native = native_of(loop);
+    native.poll();
+    native.run_native();
+    if (has_work(loop)) return 0;
+    const idle what = idle_on_virtual_clock(loop);
+    if (what == idle::failed) return -1;
+    if (what == idle::due) return PyErr_CheckSignals();
+    const std::int64_t deadline_ns =
+        what == idle::sleep ? no_deadline : native.now_ns() + loop->state.settle_ns;
+    const wait_result result = wait_without_gil(loop, deadline_ns);
+    if (result == wait_result::interrupted) return PyErr_CheckSignals();
+    if (result == wait_result::timed_out && what == idle::settle && !has_work(loop))
+        return loop_jump(loop);
+    return 0;
+}
+
 // Submits, and waits if there is nothing else to do. 0, or -1 with an exception set by a signal
 // handler.
 int poll_or_wait(loop_object* loop) {
     loop_state& state = loop->state;
     scheduler& native = native_of(loop);
-    const bool busy = !state.ready.empty() || loop->stopping || native.has_native_work() ||
-                      native.has_host_work();
-    if (busy) {
+    if (has_work(loop)) {
         native.poll();
         if (native.has_native_work() || native.next_deadline_ns() != no_deadline)
             native.run_native();
         return 0;
     }
+    if (state.clock) return wait_virtually(loop);
     const std::int64_t deadline_ns =
         state.timers.empty() ? no_deadline : state.timers.first_deadline_ns();
     if (wait_without_gil(loop, deadline_ns) == wait_result::interrupted)
@@ -55,7 +77,8 @@ int poll_or_wait(loop_object* loop) {
 int collect_due(loop_object* loop) noexcept {
     loop_state& state = loop->state;
     if (state.timers.empty()) return 0;
-    const std::int64_t now_ns = native_of(loop).now_ns();
+    std::int64_t now_ns = 0;
+    if (!loop_now_ns(loop, now_ns)) return -1;
     while (!state.timers.empty() && state.timers.first_deadline_ns() <= now_ns) {
         handle_object* handle = state.timers.pop();
         if (state.ready.push(handle)) continue;

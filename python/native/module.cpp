@@ -16,6 +16,13 @@ namespace {
 
 int execute(PyObject* module) {
     using namespace ringloop;
+    // CPython asks the slot below only in interpreters with a GIL of their own, and from 3.12 on.
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError,
+                        "ringloop runs in the main interpreter only: it has one runtime per "
+                        "process; use asyncio's own loop in subinterpreters");
+        return -1;
+    }
     python::install_exit_guard();
     if (bridge::add_awaitable_types(module) < 0) return -1;
     if (python::add_loop_types(module) < 0) return -1;

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "arguments.hpp"
 #include "loop.hpp"
 #include "ringloop/bridge/python/errors.hpp"
 #include "sockets_works.hpp"
@@ -62,13 +63,6 @@ loop_object* checked(PyObject* self, PyObject* socket) noexcept {
     return nullptr;
 }
 
-bool take_count(Py_ssize_t have, Py_ssize_t least, Py_ssize_t most, const char* name) noexcept {
-    if (have >= least && have <= most) return true;
-    PyErr_Format(PyExc_TypeError, "%s() takes %zd to %zd arguments, not %zd", name, least, most,
-                 have);
-    return false;
-}
-
 bool take_size(PyObject* value, Py_ssize_t& size) noexcept {
     size = PyNumber_AsSsize_t(value, PyExc_OverflowError);
     if (size == -1 && PyErr_Occurred() != nullptr) return false;
@@ -77,49 +71,71 @@ bool take_size(PyObject* value, Py_ssize_t& size) noexcept {
     return false;
 }
 
-PyObject* sock_recv(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+constexpr const char* recv_names[] = {"sock", "n"};
+constexpr const char* recv_into_names[] = {"sock", "buf"};
+constexpr const char* recvfrom_names[] = {"sock", "bufsize"};
+constexpr const char* recvfrom_into_names[] = {"sock", "buf", "nbytes"};
+constexpr const char* sendto_names[] = {"sock", "data", "address"};
+constexpr const char* sendall_names[] = {"sock", "data"};
+constexpr const char* accept_names[] = {"sock"};
+
+PyObject* sock_recv(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+    PyObject* given[2];
     Py_ssize_t size = 0;
-    if (!take_count(count, 2, 2, "sock_recv") || checked(self, args[0]) == nullptr ||
-        !take_size(args[1], size))
+    if (!bind({"sock_recv", recv_names, 2, 2}, args, count, names, given) ||
+        checked(self, given[0]) == nullptr || !take_size(given[1], size))
         return nullptr;
-    return await_receive(args[0], static_cast<std::size_t>(size));
+    return await_receive(given[0], static_cast<std::size_t>(size));
 }
 
-PyObject* sock_recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-    if (!take_count(count, 2, 2, "sock_recv_into") || checked(self, args[0]) == nullptr)
+PyObject* sock_recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+    PyObject* given[2];
+    if (!bind({"sock_recv_into", recv_into_names, 2, 2}, args, count, names, given) ||
+        checked(self, given[0]) == nullptr)
         return nullptr;
-    return await_receive_into(args[0], args[1]);
+    return await_receive_into(given[0], given[1]);
 }
 
-PyObject* sock_sendall(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-    if (!take_count(count, 2, 2, "sock_sendall")) return nullptr;
-    loop_object* loop = checked(self, args[0]);
-    return loop == nullptr ? nullptr : await_send_all(io_of(loop), args[0], args[1]);
+PyObject* sock_sendall(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+    PyObject* given[2];
+    if (!bind({"sock_sendall", sendall_names, 2, 2}, args, count, names, given)) return nullptr;
+    loop_object* loop = checked(self, given[0]);
+    return loop == nullptr ? nullptr : await_send_all(io_of(loop), given[0], given[1]);
 }
 
-PyObject* sock_recvfrom(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+PyObject* sock_recvfrom(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+    PyObject* given[2];
     Py_ssize_t size = 0;
-    if (!take_count(count, 2, 2, "sock_recvfrom") || checked(self, args[0]) == nullptr ||
-        !take_size(args[1], size))
+    if (!bind({"sock_recvfrom", recvfrom_names, 2, 2}, args, count, names, given) ||
+        checked(self, given[0]) == nullptr || !take_size(given[1], size))
         return nullptr;
-    return await_call(args[0], ready_for::reading, "recvfrom", args + 1, 1);
+    return await_call(given[0], ready_for::reading, "recvfrom", given + 1, 1);
 }
 
-PyObject* sock_recvfrom_into(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-    if (!take_count(count, 2, 3, "sock_recvfrom_into") || checked(self, args[0]) == nullptr)
+PyObject* sock_recvfrom_into(PyObject* self, PyObject* const* args, Py_ssize_t count,
+                             PyObject* names) {
+    PyObject* given[3];
+    if (!bind({"sock_recvfrom_into", recvfrom_into_names, 2, 3}, args, count, names, given) ||
+        checked(self, given[0]) == nullptr)
         return nullptr;
     // 0 means the whole buffer to the loop's users, and to the socket's method, too.
-    return await_call(args[0], ready_for::reading, "recvfrom_into", args + 1, count - 1);
+    const Py_ssize_t passed = given[2] != nullptr ? 2 : 1;
+    return await_call(given[0], ready_for::reading, "recvfrom_into", given + 1, passed);
 }
 
-PyObject* sock_sendto(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-    if (!take_count(count, 3, 3, "sock_sendto") || checked(self, args[0]) == nullptr)
+PyObject* sock_sendto(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+    PyObject* given[3];
+    if (!bind({"sock_sendto", sendto_names, 3, 3}, args, count, names, given) ||
+        checked(self, given[0]) == nullptr)
         return nullptr;
-    return await_call(args[0], ready_for::writing, "sendto", args + 1, 2);
+    return await_call(given[0], ready_for::writing, "sendto", given + 1, 2);
 }
 
-PyObject* sock_accept(PyObject* self, PyObject* socket) {
-    if (checked(self, socket) == nullptr) return nullptr;
+PyObject* sock_accept(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+    PyObject* socket = nullptr;
+    if (!bind({"sock_accept", accept_names, 1, 1}, args, count, names, &socket) ||
+        checked(self, socket) == nullptr)
+        return nullptr;
     return await_call(socket, ready_for::reading, "accept", nullptr, 0);
 }
 
@@ -129,18 +145,24 @@ PyObject* sock_writable(PyObject* self, PyObject* socket) {
     return await_call(socket, ready_for::writing, nullptr, nullptr, 0);
 }
 
+constexpr int with_names = METH_FASTCALL | METH_KEYWORDS;
+
 PyMethodDef methods[] = {
-    {"sock_recv", bridge::method(sock_recv), METH_FASTCALL, "sock_recv(sock, n): bytes."},
-    {"sock_recv_into", bridge::method(sock_recv_into), METH_FASTCALL,
-     "sock_recv_into(sock, buf): number of bytes."},
-    {"sock_recvfrom", bridge::method(sock_recvfrom), METH_FASTCALL,
-     "sock_recvfrom(sock, bufsize): (bytes, address)."},
-    {"sock_recvfrom_into", bridge::method(sock_recvfrom_into), METH_FASTCALL,
-     "sock_recvfrom_into(sock, buf, nbytes=0): (number of bytes, address)."},
-    {"sock_sendto", bridge::method(sock_sendto), METH_FASTCALL,
-     "sock_sendto(sock, data, address): number of bytes."},
-    {"sock_sendall", bridge::method(sock_sendall), METH_FASTCALL, "sock_sendall(sock, data)."},
-    {"sock_accept", sock_accept, METH_O, "sock_accept(sock): (connection, address)."},
+    {"sock_recv", bridge::method(sock_recv), with_names,
+     "sock_recv($self, sock, n)\n--\n\nUp to n bytes; b'' at the end of the stream."},
+    {"sock_recv_into", bridge::method(sock_recv_into), with_names,
+     "sock_recv_into($self, sock, buf)\n--\n\nReceives into buf; the number of bytes."},
+    {"sock_recvfrom", bridge::method(sock_recvfrom), with_names,
+     "sock_recvfrom($self, sock, bufsize)\n--\n\nOne datagram: (bytes, address)."},
+    {"sock_recvfrom_into", bridge::method(sock_recvfrom_into), with_names,
+     "sock_recvfrom_into($self, sock, buf, nbytes=0)\n--\n\n"
+     "One datagram into buf: (number of bytes, address)."},
+    {"sock_sendto", bridge::method(sock_sendto), with_names,
+     "sock_sendto($self, sock, data, address)\n--\n\nSends a datagram; the number of bytes."},
+    {"sock_sendall", bridge::method(sock_sendall), with_names,
+     "sock_sendall($self, sock, data)\n--\n\nSends all of data."},
+    {"sock_accept", bridge::method(sock_accept), with_names,
+     "sock_accept($self, sock)\n--\n\n(connection, address) of the next client."},
     {"_sock_writable", sock_writable, METH_O, "Waits until the socket is writable."},
     {nullptr, nullptr, 0, nullptr}};
 

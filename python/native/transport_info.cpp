@@ -72,6 +72,14 @@ PyObject* wrapped_socket(transport_state& t) noexcept {
     return PyObject_CallMethod(module.get(), "TransportSocket", "O", socket);
 }
 
+// Nobody asked while it was open: a closed socket of the same family, as asyncio would still show.
+PyObject* closed_socket(transport_state& t) noexcept {
+    const kept_address& kept = t.local.size > 0 ? t.local : t.peer;
+    const int family = kept.size > 0 ? kept.address.sin6_family : AF_UNIX;
+    ref module = ref::steal(PyImport_ImportModule("ringloop._extras"));
+    return module ? PyObject_CallMethod(module.get(), "closed_socket", "i", family) : nullptr;
+}
+
 // The extra dict, made if need be: borrowed, or null with an exception set.
 PyObject* extra_dict(PyObject* self) noexcept {
     PyObject*& extra = slot(self, slots.extra);
@@ -88,8 +96,8 @@ PyObject* fill_in(PyObject* self, PyObject* name) noexcept {
         value = ref::steal(read_address(t, true));
     } else if (PyUnicode_Compare(name, names().sockname) == 0) {
         value = ref::steal(read_address(t, false));
-    } else if (PyUnicode_Compare(name, names().socket) == 0 && t.fd_open) {
-        value = ref::steal(wrapped_socket(t));
+    } else if (PyUnicode_Compare(name, names().socket) == 0) {
+        value = ref::steal(t.fd_open ? wrapped_socket(t) : closed_socket(t));
     } else {
         return nullptr;
     }

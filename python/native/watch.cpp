@@ -8,6 +8,7 @@
 #include <climits>
 #include <cstring>
 
+#include "arguments.hpp"
 #include "loop_object.hpp"
 
 namespace ringloop::python {
@@ -162,34 +163,41 @@ loop_object* cast(PyObject* self) noexcept {
     return reinterpret_cast<loop_object*>(self);
 }
 
-PyObject* add(PyObject* self, PyObject* const* arguments, Py_ssize_t count, bool writer,
-              const char* name) noexcept {
+constexpr const char* add_names[] = {"fd", "callback"};
+constexpr const char* remove_names[] = {"fd"};
+
+int check_free(loop_object* loop, PyObject* object) noexcept;
+
+// The public twins (`checked`) refuse a transport's descriptor, and return None.
+PyObject* add(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names,
+              bool writer, bool checked) noexcept {
     loop_object* loop = cast(self);
-    if (count < 2) {
-        PyErr_Format(PyExc_TypeError, "%s() needs a descriptor and a callback", name);
-        return nullptr;
-    }
+    const char* name = writer ? "add_writer" : "add_reader";
+    PyObject* given[2];
+    if (!bind({name, add_names, 2, 2, true}, arguments, count, names, given)) return nullptr;
+    if (checked && check_free(loop, given[0]) < 0) return nullptr;
     if (loop->closed) return raise_closed(loop), nullptr;
-    if (check_debug(loop, arguments[1], name, true) < 0) return nullptr;
-    const int fd = descriptor_of(arguments[0]);
+    if (check_debug(loop, given[1], name, true) < 0) return nullptr;
+    const int fd = descriptor_of(given[0]);
     if (fd < 0) return nullptr;
-    handle_object* handle =
-        make_handle(loop, false, arguments[1], arguments + 2, count - 2, nullptr);
-    if (handle == nullptr) return nullptr;
-    Py_INCREF(handle);
-    if (loop->state.watches.add(loop, fd, writer, handle) < 0) {
-        Py_DECREF(handle);
-        return nullptr;
-    }
-    return reinterpret_cast<PyObject*>(handle);
+    const Py_ssize_t placed = count < 2 ? count : 2;
+    ref handle = ref::steal(reinterpret_cast<PyObject*>(
+        make_handle(loop, false, given[1], arguments + placed, count - placed, nullptr)));
+    if (!handle) return nullptr;
+    auto* watched = reinterpret_cast<handle_object*>(Py_NewRef(handle.get()));
+    if (loop->state.watches.add(loop, fd, writer, watched) < 0) return nullptr;
+    return checked ? Py_NewRef(Py_None) : handle.release();
 }
 
 PyObject* drop(PyObject* self, PyObject* object, bool writer) noexcept {
     loop_object* loop = cast(self);
     long fd = 0;
     if (!descriptor_value(object, fd)) return nullptr;
-    if (loop->closed || fd < 0 || fd > INT_MAX)
-        Py_RETURN_FALSE;  // closed already: nothing to remove
+    if (loop->closed) Py_RETURN_FALSE;  // nothing is watched any more
+    if (fd < 0 || fd > INT_MAX) {
+        PyErr_Format(PyExc_ValueError, "Invalid file descriptor: %ld", fd);
+        return nullptr;
+    }
     return PyBool_FromLong(loop->state.watches.remove(loop, static_cast<int>(fd), writer));
 }
 
@@ -206,54 +214,44 @@ int check_free(loop_object* loop, PyObject* object) noexcept {
     return 0;
 }
 
-PyObject* add_reader_raw(PyObject* self, PyObject* const* arguments, Py_ssize_t count) noexcept {
-    return add(self, arguments, count, false, "add_reader");
+template <bool writer, bool checked>
+PyObject* add_method(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                     PyObject* names) noexcept {
+    return add(self, arguments, count, names, writer, checked);
 }
-PyObject* add_writer_raw(PyObject* self, PyObject* const* arguments, Py_ssize_t count) noexcept {
-    return add(self, arguments, count, true, "add_writer");
+
+template <bool writer, bool checked>
+PyObject* remove_method(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                        PyObject* names) noexcept {
+    PyObject* fd = nullptr;
+    if (!bind({writer ? "remove_writer" : "remove_reader", remove_names, 1, 1}, arguments, count,
+              names, &fd))
+        return nullptr;
+    if (checked && check_free(cast(self), fd) < 0) return nullptr;
+    return drop(self, fd, writer);
 }
-PyObject* add_reader(PyObject* self, PyObject* const* arguments, Py_ssize_t count) noexcept {
-    if (count > 0 && check_free(cast(self), arguments[0]) < 0) return nullptr;
-    ref handle = ref::steal(add(self, arguments, count, false, "add_reader"));
-    return handle ? Py_NewRef(Py_None) : nullptr;
-}
-PyObject* add_writer(PyObject* self, PyObject* const* arguments, Py_ssize_t count) noexcept {
-    if (count > 0 && check_free(cast(self), arguments[0]) < 0) return nullptr;
-    ref handle = ref::steal(add(self, arguments, count, true, "add_writer"));
-    return handle ? Py_NewRef(Py_None) : nullptr;
-}
-PyObject* remove_reader_raw(PyObject* self, PyObject* object) noexcept {
-    return drop(self, object, false);
-}
-PyObject* remove_writer_raw(PyObject* self, PyObject* object) noexcept {
-    return drop(self, object, true);
-}
-PyObject* remove_reader(PyObject* self, PyObject* object) noexcept {
-    if (check_free(cast(self), object) < 0) return nullptr;
-    return drop(self, object, false);
-}
-PyObject* remove_writer(PyObject* self, PyObject* object) noexcept {
-    if (check_free(cast(self), object) < 0) return nullptr;
-    return drop(self, object, true);
-}
+
+constexpr int with_names = METH_FASTCALL | METH_KEYWORDS;
 
 }  // namespace
 
 PyMethodDef loop_watch_methods[] = {
-    {"add_reader", bridge::method(add_reader), METH_FASTCALL,
-     "add_reader(fd, callback, *args)\n\nCalls callback(*args) whenever fd is readable."},
-    {"add_writer", bridge::method(add_writer), METH_FASTCALL,
-     "add_writer(fd, callback, *args)\n\nCalls callback(*args) whenever fd is writable."},
-    {"remove_reader", remove_reader, METH_O,
-     "remove_reader(fd)\n\nStops watching; True if it was watched. Nothing of it is in flight "
-     "afterwards."},
-    {"remove_writer", remove_writer, METH_O,
-     "remove_writer(fd)\n\nStops watching; True if it was watched. Nothing of it is in flight "
-     "afterwards."},
-    {"_add_reader", bridge::method(add_reader_raw), METH_FASTCALL, nullptr},
-    {"_add_writer", bridge::method(add_writer_raw), METH_FASTCALL, nullptr},
-    {"_remove_reader", remove_reader_raw, METH_O, nullptr},
-    {"_remove_writer", remove_writer_raw, METH_O, nullptr},
+    {"add_reader", bridge::method(add_method<false, true>), with_names,
+     "add_reader($self, fd, callback, *args)\n--\n\n"
+     "Calls callback(*args) whenever fd is readable."},
+    {"add_writer", bridge::method(add_method<true, true>), with_names,
+     "add_writer($self, fd, callback, *args)\n--\n\n"
+     "Calls callback(*args) whenever fd is writable."},
+    {"remove_reader", bridge::method(remove_method<false, true>), with_names,
+     "remove_reader($self, fd)\n--\n\n"
+     "Stops watching; True if it was watched. Nothing of it is in flight afterwards."},
+    {"remove_writer", bridge::method(remove_method<true, true>), with_names,
+     "remove_writer($self, fd)\n--\n\n"
+     "Stops watching; True if it was watched. Nothing of it is in flight afterwards."},
+    {"_add_reader", bridge::method(add_method<false, false>), with_names, nullptr},
+    {"_add_writer", bridge::method(add_method<true, false>), with_names, nullptr},
+    {"_remove_reader", bridge::method(remove_method<false, false>), with_names, nullptr},
+    {"_remove_writer", bridge::method(remove_method<true, false>), with_names, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace ringloop::python

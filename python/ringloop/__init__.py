@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import fs
 from ._capabilities import Capabilities, capabilities
 from ._native import Awaitable
+from .clock import VirtualClock
 from .files import open
 from .loop import EventLoop, new_event_loop
 from .runner import run
@@ -23,14 +25,21 @@ __all__ = [
     "Capabilities",
     "EventLoop",
     "EventLoopPolicy",
+    "VirtualClock",
     "capabilities",
     "fs",
+    "get_include",
     "install",
     "kernels",
     "new_event_loop",
     "open",
     "run",
 ]
+
+def get_include() -> str:
+    """The folder of <ringloop/capi.h>, for extension modules that post to ringloop's loops."""
+    return str(Path(__file__).parent / "include")
+
 
 _LAZY = {"EventLoopPolicy": "policy", "install": "policy"}
 

@@ -19,12 +19,15 @@ from typing import Any
 
 from . import _handles, _native
 from ._datagram import DatagramMixin
+from ._extras import ExtrasMixin
 from ._pipes import PipeMixin
+from ._resolve import ResolveMixin
 from ._sendfile import SendfileMixin
 from ._signals import SignalMixin
 from ._sockets import SocketMixin
 from ._subprocess import SubprocessMixin
 from ._unix import UnixMixin
+from .clock import Clock, clock_of
 from .tls import TlsMixin
 
 logger = logging.getLogger("ringloop")
@@ -43,6 +46,8 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
     SendfileMixin,
     SignalMixin,
     SubprocessMixin,
+    ResolveMixin,
+    ExtrasMixin,
     _native.LoopCore,
     base_events.BaseEventLoop,
 ):
@@ -50,16 +55,25 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
 
     backend: "auto" (io_uring where it works, else epoll), "uring" or "epoll"; None takes the
     environment variable RINGLOOP_BACKEND, else "auto". An explicit choice that cannot be met raises
-    OSError. Further options: submission_entries, completion_entries, buffer_count (a power of two),
-    buffer_size (bytes of each receive buffer).
+    OSError. clock: "virtual" or a clock as ringloop.VirtualClock, by which every timer of the loop
+    goes then: for tests. Further options: submission_entries, completion_entries, buffer_count (a
+    power of two), buffer_size (bytes of each receive buffer).
     """
 
     _thread_id: int | None
 
-    def __init__(self, *, backend: str | None = None, **options: Any) -> None:
+    def __init__(
+        self, *, backend: str | None = None, clock: Clock | str | None = None, **options: Any
+    ) -> None:
         options["backend"] = backend or os.environ.get("RINGLOOP_BACKEND") or "auto"
-        _check_options(options)
-        self._configure(options)
+        try:
+            _check_options(options)
+            options["clock"] = clock_of(clock)
+            self._configure(options)
+        except BaseException:
+            self._closed = True  # it never was one: __del__ has nothing to warn of
+            raise
+        self._virtual = clock is not None
         if not os.environ.get("RINGLOOP_KEEP_MALLOC"):
             _native._tune_malloc()
         base_events.BaseEventLoop.__init__(self)
@@ -204,12 +218,14 @@ def _log_choice(what: dict[str, Any]) -> None:
         logger.info("ringloop uses %s: %s", what["backend"], what["reason"])
 
 
-def new_event_loop(*, backend: str | None = None, **options: Any) -> EventLoop:
+def new_event_loop(
+    *, backend: str | None = None, clock: Clock | str | None = None, **options: Any
+) -> EventLoop:
     """A new event loop; the options are EventLoop's.
 
     Fits asyncio.run(loop_factory=…), Runner and uvicorn's --loop.
     """
-    return EventLoop(backend=backend, **options)
+    return EventLoop(backend=backend, clock=clock, **options)
 
 
 os.register_at_fork(after_in_child=_native._after_fork_in_child)

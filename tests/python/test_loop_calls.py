@@ -121,8 +121,18 @@ def test_wrong_arguments_are_named(loop: Any) -> None:
         loop.call_later(None, print)
     with pytest.raises(TypeError, match="when must not be None"):
         loop.call_at(None, print)
-    with pytest.raises(ValueError, match="NaN"):
-        loop.call_later(float("nan"), print)
+    with pytest.raises(TypeError, match="multiple values for argument 'callback'"):
+        loop.call_soon(print, callback=print)
+
+
+def test_arguments_may_be_named_as_in_asyncio(loop: Any) -> None:
+    seen: list[int] = []
+    loop.call_soon(callback=lambda: seen.append(1))
+    loop.call_later(delay=0, callback=lambda: seen.append(2))
+    loop.call_at(0, callback=lambda: seen.append(3), context=contextvars.copy_context())
+    loop.call_later(0.001, loop.stop)
+    loop.run_forever()
+    assert sorted(seen) == [1, 2, 3]
 
 
 def test_an_exception_goes_to_the_handler_and_the_rest_runs(loop: Any) -> None:

@@ -113,6 +113,12 @@ def test_endless_deadlines_are_taken(loop: Any) -> None:
     loop.run_forever()
 
 
+def test_not_a_number_is_due_at_once_as_in_asyncio(loop: Any) -> None:
+    handle = loop.call_later(float("nan"), loop.stop)
+    assert handle.when() != handle.when()
+    loop.run_forever()
+
+
 def test_timers_compare_by_deadline(loop: Any) -> None:
     first, second = loop.call_at(1e9, print), loop.call_at(2e9, print)
     assert first < second and first <= second and second > first and first != second

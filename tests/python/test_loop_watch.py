@@ -117,7 +117,7 @@ def test_bad_descriptors_are_refused_at_once(loop: Any, tmp_path: Any) -> None:
         loop.add_reader(-1, print)
     with pytest.raises(ValueError, match="Invalid file object"):
         loop.add_reader("text", print)
-    with pytest.raises(TypeError, match="descriptor and a callback"):
+    with pytest.raises(TypeError, match="missing.*callback"):
         loop.add_reader(1)
     a, b = socket.socketpair()
     number = a.fileno()
@@ -128,7 +128,19 @@ def test_bad_descriptors_are_refused_at_once(loop: Any, tmp_path: Any) -> None:
     with open(tmp_path / "file", "w") as file:
         with pytest.raises(PermissionError, match="regular file"):
             loop.add_reader(file, print)
-    assert loop.remove_reader(-1) is False
+
+
+def test_removing_a_closed_descriptor_says_so_as_asyncio(loop: Any) -> None:
+    a, b = socket.socketpair()
+    with a, b:
+        pass
+    for closed in (-1, a):
+        with pytest.raises(ValueError, match="Invalid file descriptor: -1"):
+            loop.remove_reader(closed)
+        with pytest.raises(ValueError, match="Invalid file descriptor: -1"):
+            loop.remove_writer(closed)
+    loop.close()
+    assert loop.remove_reader(-1) is False and loop.remove_writer(-1) is False
 
 
 def test_a_raising_reader_is_reported_and_stays(loop: Any, pair: Any) -> None:

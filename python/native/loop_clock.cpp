@@ -1,0 +1,111 @@
+// The clock that a loop's timers go by: the driver's, or a virtual one for tests.
+//
+// A virtual clock is a Python object with time() and advance(seconds). When nothing is ready:
+//  - while work is in flight that ends by itself (a call in an executor, a kernel, a file), the
+//  loop
+//    sleeps until it has, and the clock stands still;
+//  - while other operations are in flight (sockets, pipes, watches), the loop gives the kernel
+//    `settle` real seconds to complete one of them;
+//  - then the clock jumps to the first deadline.
+// Without timers, or with endless ones only, it sleeps as any loop.
+//
+// Thread: the loop's, GIL held. Native timers (coroutines of the runtime) stay on the driver's
+// clock.
+#include <cmath>
+
+#include "loop_object.hpp"
+
+namespace ringloop::python {
+
+using bridge::ref;
+
+namespace {
+
+// The loop's own watch of the signals' socket pair is nothing that a test waits for.
+std::size_t operations_of_users(loop_object* loop) noexcept {
+    const std::size_t all = io_of(loop).in_flight();
+    const ref pair =
+        ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(loop), "_signal_pair"));
+    if (!pair) PyErr_Clear();
+    return pair && pair.get() != Py_None && all > 0 ? all - 1 : all;
+}
+
+bool ends_by_itself(loop_object* loop) noexcept {
+    return loop->busy_elsewhere > 0 || loop->state.host->files_in_flight > 0 ||
+           loop->state.host->jobs_in_flight > 0;
+}
+
+}  // namespace
+
+std::int64_t deadline_of(double when) noexcept {
+    constexpr double most = 9.2e18;
+    if (std::isnan(when)) return INT64_MIN;  // due at once, as in asyncio
+    const double ns = when * 1e9;
+    if (!(ns < most)) return no_deadline;
+    if (ns < -most) return -static_cast<std::int64_t>(most);
+    auto deadline_ns = static_cast<std::int64_t>(std::ceil(ns));
+    while (static_cast<double>(deadline_ns) / 1e9 < when) ++deadline_ns;
+    return deadline_ns;
+}
+
+bool loop_now_seconds(loop_object* loop, double& now) noexcept {
+    if (!loop->state.clock) {
+        now = static_cast<double>(native_of(loop).now_ns()) / 1e9;
+        return true;
+    }
+    const ref value = ref::steal(PyObject_CallMethod(loop->state.clock.get(), "time", nullptr));
+    if (!value) return false;
+    now = PyFloat_AsDouble(value.get());
+    return now != -1.0 || PyErr_Occurred() == nullptr;
+}
+
+bool loop_now_ns(loop_object* loop, std::int64_t& now_ns) noexcept {
+    if (!loop->state.clock) {
+        now_ns = native_of(loop).now_ns();
+        return true;
+    }
+    double now = 0;
+    if (!loop_now_seconds(loop, now)) return false;
+    now_ns = deadline_of(now);
+    if (now_ns < loop->state.reached_ns) now_ns = loop->state.reached_ns;
+    return true;
+}
+
+int loop_set_clock(loop_object* loop, PyObject* clock) noexcept {
+    constexpr double settle_seconds = 0.01;  // for clocks that do not say
+    const ref wish = ref::steal(PyObject_GetAttrString(clock, "settle"));
+    if (!wish) PyErr_Clear();
+    const double settle = wish ? PyFloat_AsDouble(wish.get()) : settle_seconds;
+    if (settle == -1.0 && PyErr_Occurred() != nullptr) return -1;
+    loop->state.settle_ns = settle > 0 ? deadline_of(settle) : 0;
+    loop->state.clock = ref::share(clock);
+    return 0;
+}
+
+idle idle_on_virtual_clock(loop_object* loop) noexcept {
+    loop_state& state = loop->state;
+    if (state.timers.empty() || ends_by_itself(loop)) return idle::sleep;
+    const std::int64_t deadline_ns = state.timers.first_deadline_ns();
+    std::int64_t now_ns = 0;
+    if (!loop_now_ns(loop, now_ns)) return idle::failed;
+    if (deadline_ns <= now_ns) return idle::due;
+    if (deadline_ns == no_deadline) return idle::sleep;
+    return operations_of_users(loop) > 0 ? idle::settle
+                                         : (loop_jump(loop) < 0 ? idle::failed : idle::due);
+}
+
+int loop_jump(loop_object* loop) noexcept {
+    loop_state& state = loop->state;
+    std::int64_t now_ns = 0;
+    if (state.timers.empty() || !loop_now_ns(loop, now_ns)) return state.timers.empty() ? 0 : -1;
+    const std::int64_t deadline_ns = state.timers.first_deadline_ns();
+    if (deadline_ns <= now_ns || deadline_ns == no_deadline) return 0;
+    const double seconds = static_cast<double>(deadline_ns - now_ns) / 1e9;
+    const ref clock = ref::share(state.clock.get());
+    const ref done = ref::steal(PyObject_CallMethod(clock.get(), "advance", "d", seconds));
+    if (!done) return -1;
+    state.reached_ns = deadline_ns;  // whatever its floating point made of it
+    return 0;
+}
+
+}  // namespace ringloop::python

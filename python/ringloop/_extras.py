@@ -1,0 +1,68 @@
+"""What EventLoop adds to BaseEventLoop around its runs: refusals that say what to do, the executor
+under a virtual clock, counters.
+
+Thread: the loop's.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from asyncio import base_events, events, trsock
+from typing import Any
+
+from . import _native
+
+_base: Any = base_events.BaseEventLoop
+
+
+class ExtrasMixin:
+    """Cold parts of EventLoop without a subject of their own."""
+
+    def _check_running(self: Any) -> None:
+        if self.is_running():
+            raise RuntimeError(
+                "This event loop is already running: inside it (in a notebook, too) use "
+                "'await coroutine' or asyncio.create_task(coroutine); from another thread "
+                "asyncio.run_coroutine_threadsafe(coroutine, loop)"
+            )
+        if events._get_running_loop() is not None:
+            raise RuntimeError(
+                "Cannot run the event loop while another loop is running in this thread: "
+                "await there, or run this loop in a thread of its own"
+            )
+
+    @property
+    def _nest_patched(self) -> bool:
+        # nest_asyncio asks for it before it replaces the run methods by ones that need a selector.
+        raise RuntimeError(
+            "nest_asyncio cannot nest ringloop's event loop: use 'await' (notebooks allow it at "
+            "the top level), or asyncio's own loop for this program"
+        )
+
+    def run_in_executor(self: Any, executor: Any, func: Any, *args: Any) -> Any:
+        """Calls func(*args) in the executor (None: the loop's own); a future of its result."""
+        future = _base.run_in_executor(self, executor, func, *args)
+        if self._virtual:
+            self._busy_elsewhere += 1
+            future.add_done_callback(self._is_back)
+        return future
+
+    def _is_back(self: Any, _: Any) -> None:
+        self._busy_elsewhere -= 1
+
+    def print_debug_info(self: Any) -> None:
+        """Prints counters of this loop's driver and of the process's handles, to stderr."""
+        lines = [f"---- {self!r}"]
+        if not self.is_closed():
+            lines += [f"{name:>16}: {count}" for name, count in self._counters().items()]
+        lines.append("---- alive in this process")
+        lines += [f"{name:>16}: {count}" for name, count in _native.ledger().items()]
+        sys.stderr.write("\n".join(lines) + "\n")
+
+
+def closed_socket(family: int) -> trsock.TransportSocket:
+    """For a native transport whose connection is gone: what get_extra_info("socket") gives where
+    nobody asked before. OSError where no descriptor is free."""
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        return trsock.TransportSocket(sock)
