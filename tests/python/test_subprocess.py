@@ -18,6 +18,7 @@ from typing import Any, Callable, Iterator
 
 import pytest
 
+from harness import limits
 from harness.loops import Run
 
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
@@ -208,7 +209,7 @@ class Racer:
 @pytest.mark.time_limit(600)
 def test_threads_that_spawn_and_open_at_once_leak_nothing_into_children(run: Run) -> None:
     spawns = 10_000 if os.environ.get("RINGLOOP_TEST_ALL") == "1" else 1_000
-    racers = [Racer(run, spawns // 4) for _ in range(4)]
+    racers = [Racer(run, int(spawns / limits.SLOWDOWN) // 4) for _ in range(4)]
     for racer in racers:
         racer.join()
     assert [racer.failure for racer in racers] == [None] * 4
