@@ -452,6 +452,7 @@ def _tidy_failed_connection(error: BaseException, sock: socket.socket) -> None:
             if "transport" not in frame.f_locals:
                 sock.close()
             frame.clear()
+            len(frame.f_locals)  # up to CPython 3.12 a dict of the frame's: looking empties it
 
 
 class TlsMixin:
