@@ -85,7 +85,7 @@ async def test_what_comes_after_close_is_dropped_and_is_no_error():
 
 
 async def test_what_waited_while_reading_was_paused_is_no_obstacle_to_a_close():
-    """Reading below stayed paused: the peer's end was never seen, a close took its whole timeout."""
+    """Reading below stayed paused: the peer's end was not seen, a close took its whole timeout."""
     def script(peer: Peer) -> None:
         peer.send(LARGE[:900_000])
         assert peer.receive_all() == b""

@@ -225,7 +225,8 @@ async def test_a_server_refuses_what_is_no_client_hello(said):
     assert [each.events for each in made] == [[]]
 
 
-@pytest.mark.parametrize("said", [b"220 welcome\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 9])
+@pytest.mark.parametrize("said", [b"220 welcome\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n",
+                                  b"\0" * 9])
 async def test_a_client_refuses_a_server_that_speaks_plain_text(said):
     def script(sock: socket.socket) -> None:
         sock.recv(1 << 16)
