@@ -208,6 +208,8 @@ class _Wakeup:
 
 
 def _identity(fd: int) -> tuple[int, int] | None:
+    if fd < 0:
+        return None
     try:
         found = os.fstat(fd)
     except OSError:
