@@ -216,6 +216,25 @@ std::size_t transport_queued_bytes(const transport_state& t) noexcept {
     return t.out != nullptr ? t.out->bytes : 0;
 }
 
+namespace {
+
+// Behind the end of the loop there is one attempt through the Python socket, as in asyncio.
+int write_without_loop(transport_state& t, PyObject* data) noexcept {
+    PyObject* socket = t.fd_open && t.out == nullptr ? transport_socket(t) : nullptr;
+    if (socket == nullptr) {
+        if (PyErr_Occurred() == nullptr)
+            PyErr_SetString(PyExc_RuntimeError, "Event loop is closed");
+        return -1;
+    }
+    ref module = ref::steal(PyImport_ImportModule("ringloop._extras"));
+    ref done = module ? ref::steal(PyObject_CallMethod(module.get(), "send_without_loop", "OO",
+                                                       socket, data))
+                      : ref();
+    return done ? 0 : -1;
+}
+
+}  // namespace
+
 int transport_write(transport_state& t, PyObject* data) noexcept {
     if (!is_data(data)) {
         PyErr_Format(PyExc_TypeError, "data argument must be a bytes-like object, not '%s'",
@@ -232,10 +251,7 @@ int transport_write(transport_state& t, PyObject* data) noexcept {
     if (piece.size == 0) return 0;
     if (t.connection_lost_count > 0) return write_to_lost(t);
     if (t.refusing) return 0;
-    if (!io_usable(t)) {
-        PyErr_SetString(PyExc_RuntimeError, "Event loop is closed");
-        return -1;
-    }
+    if (!io_usable(t)) return write_without_loop(t, piece.owner.get());
     if (append(t, std::move(piece)) < 0) return -1;
     return written(t);
 }
@@ -298,6 +314,7 @@ void transport_send_queued(transport_state& t) noexcept {
     outgoing& out = *t.out;
     if (!io_usable(t)) {
         if (loop_of(t) != nullptr && out.flight().empty()) (void)send_pending(t);
+        t.refusing = t.refusing || out.bytes > 0;  // what comes later must not leave without it
         give_outgoing(std::exchange(t.out, nullptr));
         return;
     }

@@ -66,3 +66,14 @@ def closed_socket(family: int) -> trsock.TransportSocket:
     nobody asked before. OSError where no descriptor is free."""
     with socket.socket(family, socket.SOCK_STREAM) as sock:
         return trsock.TransportSocket(sock)
+
+
+def send_without_loop(sock: socket.socket, data: Any) -> None:
+    """For a native transport that outlived its loop: all of it now, or RuntimeError."""
+    data = memoryview(data).cast("B")
+    try:
+        if sock.send(data) == len(data):
+            return
+    except OSError as error:
+        raise RuntimeError("Event loop is closed") from error
+    raise RuntimeError("Event loop is closed")

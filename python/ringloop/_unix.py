@@ -188,6 +188,8 @@ def _own_socket(path: Any, sock: socket.socket | None, neither: str) -> socket.s
 
 def _is_taken(loop: Any, sock: socket.socket) -> bool:
     """Whether a transport owns it, and will close it."""
+    if sock.fileno() < 0:  # closed, or detached
+        return False
     try:
         loop.remove_reader(sock)
     except RuntimeError:  # how the loop guards the descriptors of its transports

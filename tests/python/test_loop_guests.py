@@ -1,0 +1,276 @@
+"""What third parties lean on: refusals that say what to do, patches, what outlives a loop."""
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import socket
+import subprocess
+import sys
+import warnings
+from asyncio import trsock
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import ringloop
+
+
+class Recorder(asyncio.Protocol):
+    """Keeps the transport and what it was told."""
+
+    def __init__(self) -> None:
+        self.transport: Any = None
+        self.lost: list[Any] = []
+        self.data = b""
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def connection_lost(self, error: Any) -> None:
+        self.lost.append(error)
+
+
+def test_a_nested_run_says_what_to_do_and_changes_nothing(loop: Any) -> None:
+    async def main() -> str:
+        waiting = asyncio.sleep(0)
+        for nested in (lambda: loop.run_until_complete(waiting), loop.run_forever):
+            with pytest.raises(RuntimeError, match="already running.*await.*create_task"):
+                nested()
+        with pytest.raises(RuntimeError, match="running event loop"):
+            asyncio.run(waiting)
+        with pytest.raises(RuntimeError, match="running event loop"):
+            loop.close()
+        assert asyncio.get_running_loop() is loop and loop.is_running()
+        await waiting
+        await asyncio.sleep(0.001)
+        return "done"
+
+    assert loop.run_until_complete(main()) == "done"
+    assert loop.run_until_complete(main()) == "done"
+
+
+def test_a_second_loop_of_the_thread_says_what_to_do(loop: Any, backend: str) -> None:
+    other = ringloop.new_event_loop(backend=backend)
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="another loop is running.*thread of its own"):
+            other.run_forever()
+
+    loop.run_until_complete(main())
+    other.run_until_complete(asyncio.sleep(0))
+    other.close()
+
+
+def test_nest_asyncio_is_refused_before_it_replaces_anything(loop: Any) -> None:
+    """It used to replace run_forever() of every loop by one that needs a selector."""
+    before = type(loop).run_forever
+    with pytest.raises(RuntimeError, match="nest_asyncio.*await"):
+        if not hasattr(loop, "_nest_patched"):  # what nest_asyncio.apply() asks first
+            type(loop).run_forever = None  # type: ignore[method-assign, assignment]
+    assert type(loop).run_forever is before
+
+
+def test_a_lost_connection_still_shows_its_socket(loop: Any) -> None:
+    async def main() -> None:
+        made: list[Recorder] = []
+
+        def factory() -> Recorder:
+            made.append(Recorder())
+            return made[-1]
+
+        server = await loop.create_server(factory, "127.0.0.1", 0)
+        with socket.create_connection(server.sockets[0].getsockname()) as client:
+            name = client.getsockname()
+            while not made or made[0].transport is None:
+                await asyncio.sleep(0.001)
+        while not made[0].lost:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        shown = made[0].transport.get_extra_info("socket")
+        assert type(shown) is trsock.TransportSocket
+        assert shown.fileno() == -1 and shown.family == socket.AF_INET
+        assert made[0].transport.get_extra_info("peername") == name
+        server.close()
+        await server.wait_closed()
+
+    loop.run_until_complete(main())
+
+
+def test_a_write_behind_the_end_of_the_loop_leaves_at_once_or_raises(loop: Any) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        made = loop.run_until_complete(loop.create_connection(Recorder, sock=ours))
+        transport = made[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            loop.close()
+        transport.write(b"late")
+        transport.write(bytearray(b"r"))
+        assert theirs.recv(10) == b"later"
+        with pytest.raises(RuntimeError, match="Event loop is closed"):
+            transport.write(bytes(50_000_000))
+        del transport, made
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
+
+
+def test_methods_of_loops_and_transports_can_be_patched(loop: Any) -> None:
+    async def main() -> None:
+        a, b = socket.socketpair()
+        with b:
+            transport, _ = await loop.create_connection(Recorder, sock=a)
+            transport.note = "kept"
+            assert transport.note == "kept" and isinstance(transport, asyncio.Transport)
+            with mock.patch.object(transport, "write") as write:
+                transport.write(b"x")
+                write.assert_called_once_with(b"x")
+            with mock.patch.object(loop, "call_soon") as call_soon:
+                loop.call_soon(print)
+                call_soon.assert_called_once_with(print)
+            with mock.patch.object(loop, "getaddrinfo", side_effect=OSError("patched")):
+                with pytest.raises(OSError, match="patched"):
+                    await loop.create_connection(Recorder, "name.example", 1)
+            transport.abort()
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(main())
+
+
+def test_a_factory_gets_the_keywords_that_the_caller_gave(loop: Any) -> None:
+    asked: list[Any] = []
+
+    def factory(of: Any, coroutine: Any, **given: Any) -> Any:
+        asked.append(given)
+        return asyncio.Task(coroutine, loop=of)
+
+    def stock() -> list[Any]:
+        """The same calls on the running Python's own loop."""
+        plain = asyncio.SelectorEventLoop()
+        plain.set_task_factory(factory)
+        try:
+            return calls(plain)
+        finally:
+            plain.close()
+
+    def calls(of: Any) -> list[Any]:
+        asked.clear()
+        context = contextvars.Context()
+        for keywords in ({}, {"name": "n"}, {"context": context}):
+            of.run_until_complete(of.create_task(asyncio.sleep(0), **keywords))
+        return [sorted(each) for each in asked]
+
+    loop.set_task_factory(factory)
+    assert calls(loop) == stock()
+    with pytest.raises(TypeError):
+        loop.set_task_factory(3)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks are new in 3.12")
+def test_eager_tasks_run_until_their_first_wait(loop: Any) -> None:
+    loop.set_task_factory(asyncio.eager_task_factory)
+
+    async def main() -> list[int]:
+        seen: list[int] = []
+
+        async def work() -> None:
+            seen.append(1)
+            await asyncio.sleep(0)
+            seen.append(3)
+
+        task = loop.create_task(work())
+        seen.append(2)
+        await task
+        assert await loop.create_task(ringloop._native._probe_nop(5)) == 5
+        return seen
+
+    assert loop.run_until_complete(main()) == [1, 2, 3]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="call graphs are new in 3.14")
+def test_the_call_graph_shows_who_waits(loop: Any) -> None:
+    async def inner() -> Any:
+        return asyncio.capture_call_graph()
+
+    async def outer() -> Any:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(inner(), name="inner")
+        return task.result()
+
+    graph = loop.run_until_complete(outer())
+    assert graph is not None and graph.future.get_name() == "inner" and graph.awaited_by
+
+
+
+def test_a_loop_that_is_dropped_warns_and_frees(backend: str) -> None:
+    loop = ringloop.new_event_loop(backend=backend)
+    loop.call_later(60, print)
+    with pytest.warns(ResourceWarning, match="unclosed event loop"):
+        del loop
+        gc.collect()
+
+
+def test_an_awaitable_that_is_dropped_unstarted_says_nothing(loop: Any) -> None:
+    async def main() -> None:
+        a, b = socket.socketpair()
+        with a, b:
+            a.setblocking(False)
+            loop.sock_recv(a, 1)
+            loop.sock_accept(a)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loop.run_until_complete(main())
+        gc.collect()
+
+
+INSIDE = """
+import sys
+sys.path[:] = {path!r}
+try:
+    import ringloop
+except ImportError as error:
+    assert "interpreter" in str(error), error
+else:
+    raise SystemError("it was imported")
+import asyncio
+asyncio.SelectorEventLoop().close()
+"""
+AROUND = """
+import sys
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+for kind in ({"isolated": True}, {"isolated": False}):
+    if sys.version_info >= (3, 13):
+        made = interpreters.create("isolated" if kind["isolated"] else "legacy")
+    else:
+        made = interpreters.create(**kind)
+    failure = interpreters.run_string(made, INSIDE.format(path=sys.path))
+    assert failure is None, failure
+    interpreters.destroy(made)
+import asyncio
+import ringloop
+ringloop.run(asyncio.sleep(0))
+print("fine")
+"""
+
+
+def test_a_subinterpreter_is_refused_with_a_sentence() -> None:
+    """One with the shared GIL used to get our types, which are the main interpreter's."""
+    for first in ("", "import ringloop\n"):
+        program = f"{first}INSIDE = {INSIDE!r}\n{AROUND}"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              timeout=120, check=False)
+        assert done.returncode == 0 and done.stdout == "fine\n", done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not hasattr(sys, "_is_gil_enabled"), reason="3.13 and newer can tell")
+def test_no_support_of_free_threading_is_declared_that_was_not_run() -> None:
+    assert sys._is_gil_enabled()
