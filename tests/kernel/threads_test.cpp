@@ -47,7 +47,7 @@ TEST_CASE("no wake-up is lost under stress, and each sleep is written to at most
     }
     bool lost = false;
     while (box.taken != producers * each && !lost) {
-        const std::int64_t deadline_ns = d.now_ns() + 10'000'000'000;
+        const std::int64_t deadline_ns = d.now_ns() + 60'000'000'000;
         const wait_result result =
             d.wait({.deadline_ns = deadline_ns, .has_work = &mailbox::has_work, .context = &box});
         box.taken = box.posted.load(std::memory_order_acquire);
@@ -79,12 +79,12 @@ TEST_CASE("a wait that spins finds a completion and a post without sleeping") {
     mailbox box;
     box.posted = 1;
     const std::uint64_t sleeps = d.counters().sleeps;
-    CHECK(d.wait({.spin_ns = 1'000'000, .has_work = &mailbox::has_work, .context = &box}) ==
+    CHECK(d.wait({.spin_ns = 1'000'000'000, .has_work = &mailbox::has_work, .context = &box}) ==
           wait_result::ready);
     recorder op(d);
     op.prepare_nop();
     d.submit(op);
-    CHECK(d.wait({.spin_ns = 1'000'000}) == wait_result::ready);
+    CHECK(d.wait({.spin_ns = 1'000'000'000}) == wait_result::ready);
     d.dispatch(phase::native);
     CHECK(op.over());
     CHECK(d.counters().sleeps == sleeps);
@@ -153,7 +153,7 @@ TEST_CASE("a wake reaches a driver that was moved") {
             d.wake();
         });
         while (!mailbox::has_work(&box)) {
-            REQUIRE(d.wait({.deadline_ns = d.now_ns() + 10'000'000'000,
+            REQUIRE(d.wait({.deadline_ns = d.now_ns() + 60'000'000'000,
                             .has_work = &mailbox::has_work,
                             .context = &box}) == wait_result::ready);
         }

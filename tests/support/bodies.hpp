@@ -60,7 +60,7 @@ inline std::unique_ptr<driver> make_body(const body& b, driver_config config = {
     return make_driver(config);
 }
 
-inline bool turn(driver& d, std::int64_t patience_ns = 5'000'000'000) {
+inline bool turn(driver& d, std::int64_t patience_ns = 60'000'000'000) {
     const wait_result result = d.wait({.deadline_ns = d.now_ns() + patience_ns});
     d.dispatch(phase::native);
     d.dispatch(phase::host);
