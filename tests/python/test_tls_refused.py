@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import random
 import socket
 import ssl
 from typing import Any, Callable
@@ -17,6 +19,7 @@ from harness import certificates
 from harness.certificates import Authority, Certificate, authority
 from harness.tcp import Recorder, elsewhere, read_all
 from harness.tls import Peer, serving, talking
+from ringloop.tls import _RecordMeter
 
 TLS12 = {"maximum_version": ssl.TLSVersion.TLSv1_2}
 TLS13 = {"minimum_version": ssl.TLSVersion.TLSv1_3}
@@ -306,6 +309,22 @@ async def test_a_record_that_is_cut_is_an_error_and_no_end(length):
     assert protocol.received == b"first"
     assert isinstance(protocol.lost.result(), ssl.SSLEOFError)
     assert "eof" not in protocol.events
+
+
+def test_the_place_in_a_record_is_known_however_the_bytes_come_in():
+    chance = random.Random(1)
+    records = [b"\x17\x03\x03" + size.to_bytes(2, "big") + bytes(size)
+               for size in (0, 1, 2, 4, 5, 6, 300, 16_384)]
+    for _ in range(200):
+        chance.shuffle(records)
+        stream = b"".join(records)
+        ends = set(itertools.accumulate(map(len, records), initial=0))
+        meter, at = _RecordMeter(), 0
+        while at < len(stream):
+            piece = stream[at:at + chance.choice((1, 2, 3, 4, 5, 6, 7, 100, 5000))]
+            meter.show(memoryview(piece))
+            at += len(piece)
+            assert meter.inside == (at not in ends), (at, [len(each) for each in records])
 
 
 async def test_a_record_that_is_cut_is_an_error_of_a_stream():
