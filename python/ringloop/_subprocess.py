@@ -18,6 +18,7 @@ import errno
 import os
 import signal
 import subprocess
+import sys
 import threading
 from asyncio import base_subprocess, events, futures, transports
 from collections.abc import Callable
@@ -71,8 +72,9 @@ def _check_watcher() -> None:
     watcher = getattr(policy, "_watcher", None)
     if watcher is None:
         return
-    with watcher:
-        if not watcher.is_active():
+    with watcher as entered:
+        # CPython 3.11 asks what __enter__() gave.
+        if not (watcher if sys.version_info >= (3, 12) else entered).is_active():
             raise RuntimeError(
                 "the child watcher that was set with asyncio.set_child_watcher() is not active"
             )
