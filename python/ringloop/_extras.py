@@ -32,13 +32,15 @@ class ExtrasMixin:
                 "await there, or run this loop in a thread of its own"
             )
 
-    @property
-    def _nest_patched(self) -> bool:
-        # nest_asyncio asks for it before it replaces the run methods by ones that need a selector.
-        raise RuntimeError(
-            "nest_asyncio cannot nest ringloop's event loop: use 'await' (notebooks allow it at "
-            "the top level), or asyncio's own loop for this program"
-        )
+    def __getattr__(self, name: str) -> Any:
+        # Not properties: tools that walk dir() must not meet them.
+        if name == "_nest_patched":  # asked for by nest_asyncio before it replaces run methods
+            raise RuntimeError(
+                "nest_asyncio cannot nest ringloop's event loop: use 'await' (notebooks allow it "
+                "at the top level), or asyncio's own loop for this program"
+            )
+        hint = ": there is no selector, use add_reader()" if name == "_selector" else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def run_in_executor(self: Any, executor: Any, func: Any, *args: Any) -> Any:
         """Calls func(*args) in the executor (None: the loop's own); a future of its result."""

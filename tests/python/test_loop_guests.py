@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import inspect
 import socket
 import subprocess
 import sys
@@ -73,6 +74,11 @@ def test_nest_asyncio_is_refused_before_it_replaces_anything(loop: Any) -> None:
         if not hasattr(loop, "_nest_patched"):  # what nest_asyncio.apply() asks first
             type(loop).run_forever = None  # type: ignore[method-assign, assignment]
     assert type(loop).run_forever is before
+    assert dict(inspect.getmembers(loop))["slow_callback_duration"] == 0.1  # walks dir()
+    with pytest.raises(AttributeError, match="'EventLoop' object has no attribute '_selector': "):
+        _ = loop._selector
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'$"):
+        _ = loop.nonsense
 
 
 def test_a_lost_connection_still_shows_its_socket(loop: Any) -> None:
