@@ -53,9 +53,12 @@ void discard(loop_object* loop, PyObject* self) noexcept {
 void ask_socket(datagram_state& t, driver& io) noexcept {
     socklen_t size = sizeof t.family;
     (void)io.get_option(t.fd, SOL_SOCKET, SO_DOMAIN, &t.family, &size);  // 0: no known family
-    sockaddr_storage peer = {};
-    size = sizeof peer;
-    t.connected = io.peer_address(t.fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+}
+
+int ask_extra(datagram_state& t, PyObject* extra) noexcept {
+    PyObject* peer = PyDict_GetItemWithError(extra, names().peername);
+    t.connected = peer != nullptr && peer != Py_None;
+    return PyErr_Occurred() != nullptr ? -1 : 0;
 }
 
 int schedule_start(loop_object* loop, PyObject* self, PyObject* waiter) noexcept {
@@ -150,7 +153,7 @@ PyObject* make_datagram_transport(PyObject*, PyObject* const* arguments,
     t.protocol = Py_NewRef(arguments[2]);
     if (any > 0) t.remote = Py_NewRef(arguments[3]);
     ask_socket(t, io_of(loop));
-    if (schedule_start(loop, self, arguments[4]) < 0) {
+    if (ask_extra(t, arguments[5]) < 0 || schedule_start(loop, self, arguments[4]) < 0) {
         discard(loop, self);
         return nullptr;
     }
@@ -272,12 +275,23 @@ bool datagram_callback_failed(datagram_state& t, const char* message) noexcept {
     return false;
 }
 
-void datagram_lose_descriptor(datagram_state& t, int error) noexcept {
+bool datagram_lost_descriptor(datagram_state& t, int error) noexcept {
+    if (error != EBADF && error != ENOTSOCK) return false;
+    int type = 0;
+    socklen_t size = sizeof type;
+    if (io_of(loop_of(t)).get_option(t.fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0) return false;
     t.fd_gone = true;
     ref exception = error_object(error);
     if (exception) bridge::restore_exception(std::move(exception));
     if (datagram_fatal_error(t, "Fatal error on datagram transport") < 0)
         (void)datagram_callback_failed(t, "Fatal error on datagram transport");
+    return true;
+}
+
+void datagram_tell_failure(datagram_state& t, int error) noexcept {
+    context_scope scope(t.context);
+    if (datagram_tell(t, error) < 0)
+        (void)datagram_callback_failed(t, "Exception in callback error_received()");
 }
 
 void datagram_finalize(PyObject* self) noexcept {

@@ -102,8 +102,11 @@ int datagram_fatal_error(datagram_state& t, const char* message) noexcept;
 // For completion handlers: what a callback of the protocol raised (it is set) ends the run, or is
 // reported and the endpoint lives. True: it ends the run.
 bool datagram_callback_failed(datagram_state& t, const char* message) noexcept;
-// The descriptor cannot be used any more: the endpoint ends with an OSError.
-void datagram_lose_descriptor(datagram_state& t, int error) noexcept;
+// If `error` says that the descriptor is gone, and it is: the endpoint ends with an OSError. False:
+// an error like any other.
+bool datagram_lost_descriptor(datagram_state& t, int error) noexcept;
+// protocol.error_received() for a completion handler, in the endpoint's context.
+void datagram_tell_failure(datagram_state& t, int error) noexcept;
 // A closing endpoint with nothing left to send ends. 0, or -1 with an exception set.
 int datagram_end_if_drained(datagram_state& t) noexcept;
 PyObject* datagram_call_connection_lost(PyObject* self, PyObject* exception) noexcept;

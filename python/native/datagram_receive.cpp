@@ -126,12 +126,6 @@ bool deliver(datagram_state& t, PyObject* data, PyObject* address) noexcept {
     return !done && datagram_callback_failed(t, "Exception in callback datagram_received()");
 }
 
-void tell(datagram_state& t, int error) noexcept {
-    context_scope scope(t.context);
-    if (datagram_tell(t, error) < 0)
-        (void)datagram_callback_failed(t, "Exception in callback error_received()");
-}
-
 void read_failed(datagram_state& t) noexcept {
     if (datagram_fatal_error(t, "Fatal read error on datagram transport") < 0)
         (void)datagram_callback_failed(t, "Fatal read error on datagram transport");
@@ -139,11 +133,7 @@ void read_failed(datagram_state& t) noexcept {
 
 void receive_error(datagram_state& t, int error) noexcept {
     if (error == EAGAIN || error == EINTR) return;
-    if (error == EBADF || error == ENOTSOCK) {
-        datagram_lose_descriptor(t, error);
-    } else {
-        tell(t, error);
-    }
+    if (!datagram_lost_descriptor(t, error)) datagram_tell_failure(t, error);
 }
 
 void deliver_batch(datagram_state& t, receive_room& room, std::size_t count) noexcept {
@@ -225,17 +215,12 @@ void datagram_on_readable(operation& op, const completion& result) noexcept {
                                                  offsetof(datagram_state, readable));
     ref self = ref::steal(object_of(t));  // the reference of the poll that ended
     if (!wants_reading(t)) return;
-    const int error = -result.result;
-    if (error > 0 && error != EINTR && error != EAGAIN && error != ECANCELED) {
-        datagram_lose_descriptor(t, error);
-        return;
-    }
-    if (error <= 0) {
-        if (t.family == AF_UNIX || is_ip(t)) {
-            receive_batch(t);
-        } else {
-            receive_by_socket(t);
-        }
+    if (result.result < 0) {
+        if (result.result != -ECANCELED) receive_error(t, -result.result);
+    } else if (t.family == AF_UNIX || is_ip(t)) {
+        receive_batch(t);
+    } else {
+        receive_by_socket(t);
     }
     datagram_update_reading(t);
 }

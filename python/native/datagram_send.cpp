@@ -120,10 +120,7 @@ std::size_t send_queued(datagram_state& t, telling when) noexcept {
         t.out.pop(std::min(gone, t.out.size()));
         done += gone;
         if (result > 0) continue;
-        if (result == -EBADF || result == -ENOTSOCK) {
-            datagram_lose_descriptor(t, -result);
-            return done;
-        }
+        if (result != not_an_errno && datagram_lost_descriptor(t, -result)) return done;
         if (tell_send_error(t, result == not_an_errno ? 0 : -result, when) < 0)
             (void)datagram_callback_failed(t, "Exception in callback error_received()");
     }
@@ -273,10 +270,7 @@ int send_first(datagram_state& t, PyObject* data, PyObject* address,
         wait_writable(t);
         return enqueue(t, data, address, to);
     }
-    if (result == -EBADF || result == -ENOTSOCK) {
-        datagram_lose_descriptor(t, -result);
-        return 0;
-    }
+    if (result != not_an_errno && datagram_lost_descriptor(t, -result)) return 0;
     return tell_send_error(t, result == not_an_errno ? 0 : -result, telling::now);
 }
 
@@ -341,10 +335,11 @@ void datagram_on_writable(operation& op, const completion& result) noexcept {
     if (!io_usable(t) || t.connection_lost_count > 0) return;
     const int error = -result.result;
     if (error > 0 && error != EINTR && error != EAGAIN && error != ECANCELED) {
-        datagram_lose_descriptor(t, error);
-    } else {
-        go_on(t);
+        if (datagram_lost_descriptor(t, error)) return;
+        datagram_tell_failure(t, error);
+        if (!io_usable(t) || t.connection_lost_count > 0) return;
     }
+    go_on(t);
 }
 
 PyObject* datagram_send_again(PyObject* self, PyObject*) noexcept {

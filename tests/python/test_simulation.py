@@ -17,8 +17,10 @@ from ringloop import _native
 if not hasattr(_native, "Simulation"):
     pytest.skip("built without RINGLOOP_TEST_BACKEND", allow_module_level=True)
 
-from simulated import harness
+from simulated import datagrams, harness
 from simulated.scenarios import SCENARIOS
+
+SCENARIOS = SCENARIOS | datagrams.SCENARIOS
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -108,6 +108,9 @@ class simulation {
     int make_socket() {
         return static_cast<int>(checked(kernel().make_socket(AF_INET, SOCK_STREAM, 0)));
     }
+    int make_datagram_socket() {
+        return static_cast<int>(checked(kernel().make_socket(AF_INET, SOCK_DGRAM, 0)));
+    }
     void bind(int fd, std::uint16_t port) {
         const sockaddr_in at = loopback(port);
         checked(kernel().bind(*object(fd), reinterpret_cast<const sockaddr*>(&at), sizeof at));
@@ -249,6 +252,7 @@ void define(py::module_& module) {
         .def_static("set_file_close", &set_file_close)
         .def("driver", &simulation::driver)
         .def("make_socket", &simulation::make_socket)
+        .def("make_datagram_socket", &simulation::make_datagram_socket)
         .def("bind", &simulation::bind)
         .def("listen", &simulation::listen)
         .def("connect", &simulation::connect)

@@ -10,12 +10,16 @@ class SimSocket:
     """Owns one simulated descriptor until close() or detach()."""
 
     family = socket.AF_INET
-    type = socket.SOCK_STREAM
     proto = 0
 
-    def __init__(self, simulation: Any, number: int | None = None) -> None:
+    def __init__(self, simulation: Any, number: int | None = None,
+                 kind: socket.SocketKind = socket.SOCK_STREAM) -> None:
         self.simulation = simulation
-        self.number = simulation.make_socket() if number is None else number
+        self.type = kind
+        if number is None:
+            number = (simulation.make_socket() if kind == socket.SOCK_STREAM
+                      else simulation.make_datagram_socket())
+        self.number = number
 
     def fileno(self) -> int:
         return self.number

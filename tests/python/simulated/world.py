@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import socket
 from typing import Any, AsyncIterator, Callable
 
 from simulated.sockets import SimSocket
@@ -73,6 +74,13 @@ class World:
 
     def socket(self) -> SimSocket:
         return self._keep(SimSocket(self.simulation))
+
+    def datagram_socket(self, port: int = 0, peer: int | None = None) -> SimSocket:
+        made = self._keep(SimSocket(self.simulation, kind=socket.SOCK_DGRAM))
+        made.bind(("127.0.0.1", port))
+        if peer is not None:
+            made.connect(("127.0.0.1", peer))
+        return made
 
     def _keep(self, made: SimSocket) -> SimSocket:
         self._sockets.append(made)
