@@ -30,6 +30,10 @@ _logger = _base.logger
 # What somebody else has reaped: asyncio's code for "gone, nobody knows how".
 _UNKNOWN_EXIT = 255
 
+# Pipes that nobody else holds end within so many turns after the process. wait() lets them: who
+# closes the loop right behind it leaves no open transport.
+_TURNS_FOR_PIPES = 4
+
 
 class SubprocessMixin:
     """The part of EventLoop that starts subprocesses: a hook of BaseEventLoop.subprocess_exec()."""
@@ -205,11 +209,19 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
             _logger.info("%r exited with return code %r", self, returncode)
         self._returncode = returncode
         self._call(self._protocol.process_exited)
+        self._try_finish()
+        self._wake_waiters(_TURNS_FOR_PIPES)
+
+    def _wake_waiters(self, turns: int) -> None:
+        if not self._exit_waiters:
+            return
+        if turns > 0 and self._pending_calls is None:
+            self._loop.call_soon(self._wake_waiters, turns - 1)
+            return
         waiters, self._exit_waiters = self._exit_waiters, []
         for waiter in waiters:
             if not waiter.done():
-                waiter.set_result(returncode)
-        self._try_finish()
+                waiter.set_result(self._returncode)
 
     async def _wait(self) -> int:
         if self._returncode is None:
@@ -310,6 +322,7 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
         try:
             self._protocol.connection_lost(exc)
         finally:
+            self._wake_waiters(0)
             self._loop = self._proc = self._protocol = None
 
     def close(self) -> None:
