@@ -274,6 +274,8 @@ async def test_a_server_ends_its_clients(how, expected):
 @LATER
 @pytest.mark.parametrize("how", ["close_clients", "abort_clients"])
 async def test_a_server_ends_handshakes_that_are_under_way(how):
+    # Told in debug mode, and what is logged is kept.
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
     server = await asyncio.get_running_loop().create_server(
         Recorder, "127.0.0.1", 0, ssl=server_context())
     with contextlib.ExitStack() as stack:
