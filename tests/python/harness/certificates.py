@@ -5,6 +5,7 @@ each certificate has an EC key of its own unless told otherwise.
 """
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import datetime
 import functools
@@ -152,14 +153,16 @@ def _dates(first_day: float, last_day: float) -> tuple[str, str]:
 
 
 @functools.lru_cache(maxsize=None)
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="ringloop-certificates-")
+def _folder() -> Path:
+    made = tempfile.TemporaryDirectory(prefix="ringloop-certificates-")
+    atexit.register(made.cleanup)
+    return Path(made.name)
 
 
 @functools.lru_cache(maxsize=None)
 def authority(name: str = "ringloop test authority") -> Authority:
     """The process's authority of that name."""
-    return Authority(Path(_folder().name) / name.replace(" ", "-"), name)
+    return Authority(_folder() / name.replace(" ", "-"), name)
 
 
 @functools.lru_cache(maxsize=None)
