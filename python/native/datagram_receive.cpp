@@ -20,6 +20,8 @@ constexpr std::size_t ip_bytes = 65536;          // no UDP datagram is longer
 constexpr std::size_t other_bytes = 256 * 1024;  // asyncio's max_size
 // Keeps the starts of the buffers apart in the caches, which see the low bits of addresses.
 constexpr std::size_t stagger_bytes = 192;
+// Answers leave at the turn's end, but slow callbacks hold them back no longer than this.
+constexpr std::int64_t answer_delay_ns = 1'000'000;
 constexpr std::size_t room_bytes = batch_max * (ip_bytes + stagger_bytes);
 constexpr std::size_t other_max = room_bytes / (other_bytes + stagger_bytes);
 
@@ -141,6 +143,8 @@ void deliver_batch(datagram_state& t, receive_room& room, std::size_t count) noe
     context_scope scope(t.context);
     t.delivering = true;
     bool run_ends = false;
+    driver& io = io_of(loop_of(t));
+    std::int64_t flushed_ns = io.now_ns();
     for (std::size_t i = 0; i < count && !deaf(t); ++i) {
         ref data = ref::steal(
             PyBytes_FromStringAndSize(room.data(i), static_cast<Py_ssize_t>(room.size(i))));
@@ -156,6 +160,9 @@ void deliver_batch(datagram_state& t, receive_room& room, std::size_t count) noe
         } else {
             run_ends = deliver(t, data.get(), address.get());
         }
+        if (t.out.empty() || t.blocked || io.now_ns() - flushed_ns < answer_delay_ns) continue;
+        datagram_flush(t);
+        flushed_ns = io.now_ns();
     }
     t.delivering = false;
     // Those that a pause held back wait for resume_reading(), those that the end of a run did for

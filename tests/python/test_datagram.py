@@ -129,6 +129,30 @@ async def test_the_first_datagram_of_a_turn_leaves_at_once() -> None:
     await close(transport)
 
 
+async def test_answers_do_not_wait_for_a_batch_of_slow_callbacks() -> None:
+    other = peer()
+    seen = []
+
+    class Slow(Recorder):
+        def datagram_received(self, data: bytes, address: Any) -> None:
+            if self.received:
+                seen.append(other.recv(16))   # blocks the loop: the first answer is under way
+            else:
+                self.transport.sendto(b"answer", address)
+                start = asyncio.get_running_loop().time()
+                while asyncio.get_running_loop().time() < start + 0.003:
+                    pass
+            super().datagram_received(data, address)
+
+    transport, protocol = await endpoint(Slow)
+    for _ in range(2):
+        other.sendto(b"x", name(transport))
+    await protocol.receive(2)
+    assert seen == [b"answer"]
+    await close(transport)
+    other.close()
+
+
 async def test_many_senders_are_told_apart() -> None:
     transport, _ = await endpoint(Echo)
     others = [peer() for _ in range(200)]     # more than the cache of addresses holds
