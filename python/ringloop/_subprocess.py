@@ -1,10 +1,10 @@
 """Subprocesses: the transport of one child, and the hook through which the loop makes it.
 
-subprocess.Popen spawns (with vfork wherever it can, so that the size of this process does not
-count); the exit is noticed by a poll of the child's pidfd on the ring, without a child watcher, a
-SIGCHLD handler or a thread. Only where the kernel or a seccomp filter refuses pidfds does a thread
-wait. Either way the child is reaped by the loop's thread, which publishes the return code in the
-same step: no signal goes to a pid that may belong to somebody else.
+subprocess.Popen spawns: with vfork, so that the size of this process does not count, but with fork
+if preexec_fn, user, group or extra_groups is given. A poll of the child's pidfd on the ring notices
+the exit, without a child watcher, a SIGCHLD handler or a thread; only where the kernel or a seccomp
+filter refuses pidfds does a thread wait. Either way the loop's thread reaps the child and publishes
+the return code in the same step: no signal goes to a pid that may be somebody else's by now.
 
 Thread: the loop's, which may be any thread. Lifetime: a running child keeps its transport alive.
 Cancellation: a cancelled spawn kills the child and waits for its end. Errors: as subprocess.Popen
