@@ -1,5 +1,5 @@
-"""Datagram endpoints when something is wrong: errors of the kernel's, full receivers, callbacks that
-raise, descriptors that go away."""
+"""Datagram endpoints when something is wrong: errors of the kernel's, full receivers, callbacks
+that raise, descriptors that go away."""
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Datagram endpoints for tests: a protocol that writes down what it is told, endpoints and peers."""
+"""Datagram endpoints for tests: a protocol that writes down its callbacks, endpoints and peers."""
 from __future__ import annotations
 
 import asyncio
