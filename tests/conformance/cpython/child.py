@@ -15,7 +15,7 @@ import importlib
 import inspect
 import sys
 import unittest
-import warnings
+from asyncio import events, unix_events
 from pathlib import Path
 from typing import Any, Iterator
 from unittest import mock
@@ -31,12 +31,16 @@ _FACTORIES = ("create_event_loop", "new_loop")
 
 def _set_default_policy() -> None:
     """Ours, and what set_event_loop_policy(None) at a test's end leads back to."""
-    for name in ("DefaultEventLoopPolicy", "_DefaultEventLoopPolicy"):
-        if name in vars(asyncio):
-            setattr(asyncio, name, ringloop.EventLoopPolicy)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        asyncio.set_event_loop_policy(None)
+    policy = ringloop.EventLoopPolicy       # before its base is replaced, too
+    for module in (asyncio, unix_events):   # CPython 3.14 looks there
+        for name in ("DefaultEventLoopPolicy", "_DefaultEventLoopPolicy"):
+            if name in vars(module):
+                setattr(module, name, policy)
+    if sys.version_info >= (3, 14):         # where most modules name the default loop itself
+        setattr(asyncio, "EventLoop", ringloop.EventLoop)
+    # As the tests say it: the public name is deprecated on 3.14.
+    reset = getattr(events, "_set_event_loop_policy", None) or asyncio.set_event_loop_policy
+    reset(None)
 
 
 def _factory_of(kind: type) -> str | None:
