@@ -6,8 +6,11 @@ Thread: the loop's.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
+import threading
+import warnings
 from asyncio import base_events, events, trsock
 from typing import Any
 
@@ -49,6 +52,25 @@ class ExtrasMixin:
             self._busy_elsewhere += 1
             future.add_done_callback(self._is_back)
         return future
+
+    if sys.version_info[:2] == (3, 12):  # whose first releases wait on behind the timeout
+
+        async def shutdown_default_executor(self: Any, timeout: float | None = None) -> None:
+            """Waits for the default executor's threads; RuntimeWarning after `timeout` seconds."""
+            self._executor_shutdown_called = True
+            if self._default_executor is None:
+                return
+            ended = self.create_future()
+            threading.Thread(target=self._do_shutdown, args=(ended,)).start()
+            await asyncio.wait({ended}, timeout=timeout)
+            if ended.done():
+                return ended.result()
+            warnings.warn(
+                "The executor did not finishing joining its threads within "
+                f"{timeout} seconds.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _is_back(self: Any, _: Any) -> None:
         self._busy_elsewhere -= 1

@@ -65,8 +65,8 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
     def __init__(
         self, *, backend: str | None = None, clock: Clock | str | None = None, **options: Any
     ) -> None:
-        options["backend"] = backend or os.environ.get("RINGLOOP_BACKEND") or "auto"
         try:
+            options["backend"] = backend or _backend_of_environment()
             _check_options(options)
             options["clock"] = clock_of(clock)
             self._configure(options)
@@ -203,10 +203,20 @@ _OPTIONS = {
 }
 
 
+def _backend_of_environment() -> str:
+    name = os.environ.get("RINGLOOP_BACKEND") or "auto"
+    if name not in ("auto", "uring", "epoll"):
+        raise ValueError(
+            f'unknown backend "{name}" in the environment variable RINGLOOP_BACKEND: '
+            'choose "auto", "uring" or "epoll"'
+        )
+    return name
+
+
 def _check_options(options: dict[str, Any]) -> None:
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
-        names = ", ".join(sorted(_OPTIONS - {"masked_opcodes", "driver"}))
+        names = ", ".join(sorted((_OPTIONS | {"clock"}) - {"masked_opcodes", "driver"}))
         raise TypeError(f"unknown option {unknown[0]!r} of the event loop; there are: {names}")
     if not isinstance(options["backend"], str):
         raise TypeError(f'backend must be "auto", "uring" or "epoll", not {options["backend"]!r}')

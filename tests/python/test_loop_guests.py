@@ -8,6 +8,7 @@ import inspect
 import socket
 import subprocess
 import sys
+import threading
 import warnings
 from asyncio import trsock
 from typing import Any
@@ -235,6 +236,33 @@ def test_an_awaitable_that_is_dropped_unstarted_says_nothing(loop: Any) -> None:
         gc.collect()
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the timeout is new in 3.12")
+def test_a_busy_executor_is_left_after_the_timeout(loop: Any) -> None:
+    """CPython 3.12.1 waits for its threads whatever the timeout."""
+    go_on = threading.Event()
+
+    async def main() -> None:
+        work = loop.run_in_executor(None, go_on.wait)
+        with pytest.warns(RuntimeWarning, match=r"threads within 0\.01 seconds"):
+            await loop.shutdown_default_executor(0.01)
+        go_on.set()
+        await work
+        await loop.shutdown_default_executor()
+
+    loop.run_until_complete(main())
+
+
+def test_a_wrong_choice_says_where_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match='unknown backend "x": choose'):
+        ringloop.new_event_loop(backend="x")
+    with pytest.raises(TypeError, match="'wrong'.*buffer_size, clock"):
+        ringloop.new_event_loop(wrong=1)
+    monkeypatch.setenv("RINGLOOP_BACKEND", "y")
+    with pytest.raises(ValueError, match='"y" in the environment variable RINGLOOP_BACKEND'):
+        ringloop.new_event_loop()
+    gc.collect()  # none of them was a loop that could be left open
+
+
 INSIDE = """
 import sys
 sys.path[:] = {path!r}
@@ -244,8 +272,6 @@ except ImportError as error:
     assert "interpreter" in str(error), error
 else:
     raise SystemError("it was imported")
-import asyncio
-asyncio.SelectorEventLoop().close()
 """
 AROUND = """
 import sys
