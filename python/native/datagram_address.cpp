@@ -97,6 +97,12 @@ PyObject* path_object(const wire_address& address) noexcept {
     return PyUnicode_DecodeFSDefaultAndSize(path, static_cast<Py_ssize_t>(strnlen(path, most)));
 }
 
+// The bytes that tell addresses apart: without the padding of a sockaddr_in.
+std::size_t significant(const wire_address& address) noexcept {
+    return address.any.sa_family == AF_INET ? offsetof(sockaddr_in, sin_zero)
+                                            : sizeof(sockaddr_in6);
+}
+
 // FNV-1a of what makes two addresses differ.
 std::size_t place_of(const wire_address& address, std::size_t places) noexcept {
     const std::byte* at = address.bytes + offsetof(sockaddr_in, sin_port);
@@ -111,12 +117,6 @@ std::size_t place_of(const wire_address& address, std::size_t places) noexcept {
 std::size_t place_of(const PyObject* object, std::size_t places) noexcept {
     const auto number = reinterpret_cast<std::uintptr_t>(object);
     return ((number >> 4) ^ (number >> 10)) % places;
-}
-
-bool equal(const wire_address& left, const wire_address& right) noexcept {
-    const std::size_t size =
-        left.any.sa_family == AF_INET ? offsetof(sockaddr_in, sin_zero) : left.size;
-    return left.size == right.size && std::memcmp(left.bytes, right.bytes, size) == 0;
 }
 
 }  // namespace
@@ -156,24 +156,30 @@ PyObject* address_object(const wire_address& address) noexcept {
 PyObject* address_cache::object_of(const wire_address& address) noexcept {
     const int family = address.size == 0 ? AF_UNSPEC : address.any.sa_family;
     if (family != AF_INET && family != AF_INET6) return address_object(address);
-    const std::size_t place = place_of(address, size);
+    const std::size_t place = place_of(address, places_);
     entry& known = entries_[place];
-    if (known.object != nullptr && equal(known.address, address)) return Py_NewRef(known.object);
+    if (known.object != nullptr && known.size == address.size &&
+        std::memcmp(&known.address, address.bytes, significant(address)) == 0)
+        return Py_NewRef(known.object);
     PyObject* object = address_object(address);
     if (object == nullptr) return nullptr;
     ref previous = ref::steal(std::exchange(known.object, Py_NewRef(object)));
-    known.address = address;
-    by_object_[place_of(object, size)] = static_cast<std::uint8_t>(place);
+    known.size = address.size;
+    std::memcpy(&known.address, address.bytes, significant(address));
+    by_object_[place_of(object, places_max)] = static_cast<std::uint8_t>(place);
     return object;
 }
 
-const wire_address* address_cache::wire_of(PyObject* object) const noexcept {
-    const entry& known = entries_[by_object_[place_of(object, size)]];
-    return known.object == object ? &known.address : nullptr;
+bool address_cache::find(PyObject* object, wire_address& found) const noexcept {
+    const entry& known = entries_[by_object_[place_of(object, places_max)]];
+    if (known.object != object) return false;
+    found.v6 = known.address;
+    found.size = known.size;
+    return true;
 }
 
 void address_cache::clear() noexcept {
-    for (entry& known : entries_) Py_CLEAR(known.object);
+    for (std::size_t i = 0; i < places_; ++i) Py_CLEAR(entries_[i].object);
 }
 
 }  // namespace ringloop::python

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace ringloop::python {
 
@@ -40,24 +41,27 @@ struct wire_address {
 // same tuple is given out again, and found again when an answer is sent to it.
 class address_cache {
   public:
-    address_cache() noexcept = default;
+    static constexpr std::size_t places_max = 64;
+    // `places`: at most places_max; an endpoint with a peer needs one. Throws std::bad_alloc.
+    explicit address_cache(std::size_t places) : entries_(new entry[places]), places_(places) {}
     address_cache(const address_cache&) = delete;
     address_cache& operator=(const address_cache&) = delete;
     ~address_cache() { clear(); }
 
     [[nodiscard]] PyObject* object_of(const wire_address& address) noexcept;
-    // Null: this very object was not given out, or is forgotten.
-    [[nodiscard]] const wire_address* wire_of(PyObject* object) const noexcept;
+    // False: this very object was not given out, or is forgotten.
+    [[nodiscard]] bool find(PyObject* object, wire_address& found) const noexcept;
     void clear() noexcept;
 
   private:
-    static constexpr std::size_t size = 64;
     struct entry {
-        wire_address address;
+        sockaddr_in6 address{};  // or a sockaddr_in
+        socklen_t size = 0;
         PyObject* object = nullptr;
     };
-    entry entries_[size];
-    std::uint8_t by_object_[size] = {};
+    std::unique_ptr<entry[]> entries_;
+    std::size_t places_;
+    std::uint8_t by_object_[places_max] = {};
 };
 
 }  // namespace ringloop::python

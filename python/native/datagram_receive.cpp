@@ -138,8 +138,16 @@ void receive_error(datagram_state& t, int error) noexcept {
     if (!datagram_lost_descriptor(t, error)) datagram_tell_failure(t, error);
 }
 
+void make_cache(datagram_state& t) noexcept {
+    try {
+        t.known = std::make_unique<address_cache>(t.connected ? 1 : address_cache::places_max);
+    } catch (const std::bad_alloc&) {
+        t.known = nullptr;  // it goes without
+    }
+}
+
 void deliver_batch(datagram_state& t, receive_room& room, std::size_t count) noexcept {
-    if (t.known == nullptr) t.known.reset(new (std::nothrow) address_cache);
+    if (t.known == nullptr) make_cache(t);
     context_scope scope(t.context);
     t.delivering = true;
     bool run_ends = false;

@@ -227,9 +227,7 @@ void find_receiver(datagram_state& t, PyObject*& address, wire_address& to) noex
         address = nullptr;
         return;
     }
-    const wire_address* known = t.known != nullptr ? t.known->wire_of(address) : nullptr;
-    if (known != nullptr) {
-        to = *known;
+    if (t.known != nullptr && t.known->find(address, to)) {
         address = nullptr;
     } else if (parse_address(t.family, address, to)) {
         address = nullptr;
