@@ -214,6 +214,32 @@ def test_the_call_graph_shows_who_waits(loop: Any) -> None:
 
 
 
+WAITING = """
+import asyncio, ringloop
+async def inner():
+    await asyncio.sleep(60)
+async def main():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(inner(), name="the inner task")
+        print("ready", flush=True)
+ringloop.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="python -m asyncio ps is new in 3.14")
+def test_asyncio_ps_shows_the_tasks_of_another_process() -> None:
+    with subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+            shown = subprocess.run([sys.executable, "-m", "asyncio", "ps", str(process.pid)],
+                                   capture_output=True, text=True, timeout=60, check=False)
+        finally:
+            process.kill()
+    if "ermission" in shown.stderr:
+        pytest.skip("this user may not look into other processes")
+    assert "the inner task" in shown.stdout, shown.stdout + shown.stderr
+
+
 def test_a_loop_that_is_dropped_warns_and_frees(backend: str) -> None:
     loop = ringloop.new_event_loop(backend=backend)
     loop.call_later(60, print)
