@@ -144,6 +144,10 @@ PyObject* g_paused(PyObject* self, void*) noexcept {
 PyObject* g_eof(PyObject* self, void*) noexcept {
     return PyBool_FromLong(state_of(self).write_ended);
 }
+PyObject* g_context(PyObject* self, void*) noexcept {
+    PyObject* context = state_of(self).context;
+    return Py_NewRef(context != nullptr ? context : Py_None);
+}
 PyObject* g_polling(PyObject* self, void*) noexcept {
     return PyBool_FromLong(state_of(self).polling);
 }
@@ -159,6 +163,7 @@ PyGetSetDef attributes[] = {
     {"_closing", g_closing, nullptr, nullptr, nullptr},
     {"_paused", g_paused, nullptr, nullptr, nullptr},
     {"_eof", g_eof, nullptr, nullptr, nullptr},
+    {"_context", g_context, nullptr, "every callback of this connection runs in it", nullptr},
     {"_polling", g_polling, nullptr, "whether large messages made reading poll", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};

@@ -15,6 +15,7 @@ connection_lost().
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import socket
 import traceback
 from asyncio import base_events, constants, sslproto, streams
@@ -604,7 +605,19 @@ def _hand_over(transport: Any, protocol: Any, tls: SSLProtocol) -> None:
     reader = _reader_of(protocol)
     if reader is not None and reader._transport is transport:
         reader._transport = tls._app_transport  # for its flow control
-    tls._resume_reading()
+    context = _context_of(transport)
+    if context is None:
+        tls._resume_reading()
+    else:
+        context.copy().run(tls._resume_reading)  # not in that of whoever asked for TLS
+
+
+def _context_of(transport: Any) -> contextvars.Context | None:
+    """In which the callbacks of a connection run; None for a transport that is not ours."""
+    while isinstance(transport, _StockTransport):
+        transport = transport._ssl_protocol._transport
+    context: contextvars.Context | None = getattr(transport, "_context", None)
+    return context
 
 
 # ---- connections of a server: called by the native listener in the connection's own context

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import socket
 import ssl
 from typing import Any
@@ -324,3 +325,27 @@ async def test_nothing_is_delivered_before_the_caller_has_the_transport():
         assert await protocol.lost is None
     assert protocol.events == ["made", "data", "eof", "lost"]
     assert protocol.received == b"hello"
+
+
+async def test_what_came_during_start_tls_is_delivered_in_the_connection_s_context():
+    """Not in that of the task that asked for TLS."""
+    where = contextvars.ContextVar("where", default="outside")
+    seen = []
+
+    class Noting(Recorder):
+        def data_received(self, data: bytes) -> None:
+            seen.append(where.get())
+            super().data_received(data)
+
+    with tcp_pair() as (near, far):
+        where.set("connection")
+        transport, protocol = await attach(near, Noting)
+        where.set("task")
+        peer = asyncio.ensure_future(elsewhere(
+            lambda: Peer(far, server_context(), server_side=True).handshake().send(b"early")))
+        tls = await start_tls(transport, protocol)
+        await protocol.receive(5)
+        await peer
+        tls.abort()
+        await protocol.lost
+    assert seen == ["connection"]

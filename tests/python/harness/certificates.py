@@ -12,7 +12,9 @@ import functools
 import ssl
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
+from typing import Any
 
 _CONFIGURATION = """
 [ca]
@@ -152,20 +154,34 @@ def _dates(first_day: float, last_day: float) -> tuple[str, str]:
     return f"{first:%Y%m%d%H%M%SZ}", f"{last:%Y%m%d%H%M%SZ}"
 
 
-@functools.lru_cache(maxsize=None)
+_making = threading.RLock()
+
+
+def _once(make: Any) -> Any:
+    """As functools.cache, but two threads (a test's peer is one) do not make the same thing."""
+    cached = functools.cache(make)
+
+    @functools.wraps(make)
+    def call(*arguments: Any) -> Any:
+        with _making:
+            return cached(*arguments)
+    return call
+
+
+@_once
 def _folder() -> Path:
     made = tempfile.TemporaryDirectory(prefix="ringloop-certificates-")
     atexit.register(made.cleanup)
     return Path(made.name)
 
 
-@functools.lru_cache(maxsize=None)
+@_once
 def authority(name: str = "ringloop test authority") -> Authority:
     """The process's authority of that name."""
     return Authority(_folder() / name.replace(" ", "-"), name)
 
 
-@functools.lru_cache(maxsize=None)
+@_once
 def good() -> Certificate:
     """A certificate of authority() for localhost with which nothing is wrong."""
     return authority().issue()
