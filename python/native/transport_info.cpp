@@ -1,14 +1,14 @@
 // What a transport tells about itself: extra info, repr, log lines. Cold; nothing is made before
 // someone asks. Thread: the loop's, GIL held.
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
 
+#include "datagram_address.hpp"
 #include "transport.hpp"
 #include "transport_names.hpp"
 #include "transport_queue.hpp"
@@ -18,29 +18,11 @@ namespace {
 
 using bridge::ref;
 
-// An address as the socket module writes it; null without an exception for other families.
 PyObject* address_of(const sockaddr_storage& storage, socklen_t size) noexcept {
-    char text[INET6_ADDRSTRLEN] = {};
-    if (storage.ss_family == AF_INET) {
-        const auto& a = reinterpret_cast<const sockaddr_in&>(storage);
-        inet_ntop(AF_INET, &a.sin_addr, text, sizeof text);
-        return Py_BuildValue("(si)", text, static_cast<int>(ntohs(a.sin_port)));
-    }
-    if (storage.ss_family == AF_INET6) {
-        const auto& a = reinterpret_cast<const sockaddr_in6&>(storage);
-        inet_ntop(AF_INET6, &a.sin6_addr, text, sizeof text);
-        return Py_BuildValue("(siII)", text, static_cast<int>(ntohs(a.sin6_port)),
-                             static_cast<unsigned>(ntohl(a.sin6_flowinfo)), a.sin6_scope_id);
-    }
-    if (storage.ss_family == AF_UNIX) {
-        const auto& a = reinterpret_cast<const sockaddr_un&>(storage);
-        const auto length = static_cast<Py_ssize_t>(size) -
-                            static_cast<Py_ssize_t>(offsetof(sockaddr_un, sun_path));
-        if (length <= 0) return PyUnicode_FromString("");
-        if (a.sun_path[0] == '\0') return PyBytes_FromStringAndSize(a.sun_path, length);
-        return PyUnicode_DecodeFSDefault(a.sun_path);
-    }
-    return nullptr;
+    wire_address address;
+    std::memcpy(address.bytes, &storage, std::min<std::size_t>(size, sizeof address.bytes));
+    address.size = size;
+    return address_object(address);
 }
 
 int ask(transport_state& t, bool peer, sockaddr* address, socklen_t* size) noexcept {
@@ -59,9 +41,7 @@ PyObject* read_address(transport_state& t, bool peer) noexcept {
         size = sizeof storage;
         if (ask(t, peer, reinterpret_cast<sockaddr*>(&storage), &size) < 0) Py_RETURN_NONE;
     }
-    PyObject* result = address_of(storage, size);
-    if (result != nullptr || PyErr_Occurred() != nullptr) return result;
-    Py_RETURN_NONE;
+    return address_of(storage, size);
 }
 
 PyObject* wrapped_socket(transport_state& t) noexcept {
