@@ -3,6 +3,7 @@
 #include "sockets.hpp"
 
 #include <cerrno>
+#include <utility>
 
 #include "arguments.hpp"
 #include "loop.hpp"
@@ -21,6 +22,22 @@ void socket_work::start(bridge::loop_host& host, bridge::awaitable& owner) noexc
     if (descriptor < 0) return fail(-EBADF);
     fd = static_cast<int>(descriptor);
     begin();
+}
+
+void socket_work::hold_open() noexcept {
+    if (host().native().io().what().chosen != backend::epoll) return;
+    // What socket.makefile() counts by: close() waits for all of them.
+    const ref count = ref::steal(PyObject_GetAttrString(socket(), "_io_refs"));
+    const long users = count ? PyLong_AsLong(count.get()) : -1;
+    const ref more = users >= 0 ? ref::steal(PyLong_FromLong(users + 1)) : ref();
+    held_open_ = more && PyObject_SetAttrString(socket(), "_io_refs", more.get()) == 0;
+    if (!held_open_) PyErr_Clear();  // an object that is no socket.socket has no such count
+}
+
+void socket_work::let_close() noexcept {
+    if (!std::exchange(held_open_, false)) return;
+    if (!ref::steal(PyObject_CallMethod(socket(), "_decref_socketios", nullptr)))
+        PyErr_WriteUnraisable(socket());
 }
 
 void socket_work::fail(long result) noexcept {

@@ -31,12 +31,17 @@ class socket_work : public bridge::operation_source {
     void fail(long result) noexcept;  // ends with that errno; *this is gone afterwards
     [[nodiscard]] bool raise_error() noexcept;
     [[nodiscard]] PyObject* socket() const noexcept { return socket_.get(); }
+    // While a wait is in flight, close() of the Python socket is put off to its end, as the ring
+    // does by itself: epoll would forget the descriptor, and nobody would ever hear.
+    void hold_open() noexcept;
+    void let_close() noexcept;
 
     int fd = -1;
     int error = 0;
 
   private:
     bridge::ref socket_;
+    bool held_open_ = false;
 };
 
 // ---- what cancelled calls left, by socket (sockets_kept.cpp)

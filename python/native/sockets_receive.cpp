@@ -25,6 +25,7 @@ class receiving : public socket_work {
         if (first_ != nullptr) first_->previous_ = this;
         first_ = this;
         in_flight_ = true;
+        hold_open();
         submit();
     }
     virtual void received(const completion& done) noexcept = 0;
@@ -56,6 +57,7 @@ void receiving::leave_flight() noexcept {
     if (next_ != nullptr) next_->previous_ = previous_;
     previous_ = nullptr;
     next_ = nullptr;
+    let_close();
 }
 
 void receiving::restart_next() noexcept {

@@ -418,3 +418,32 @@ def test_calls_leave_no_memory_behind(run: Run, pair: Pair) -> None:
         assert loop._counters()["leased_buffers"] == 0
 
     run(main())
+
+
+def test_a_socket_closed_under_a_receive_closes_when_that_ends(run: Run, pair: Pair) -> None:
+    """epoll forgets a closed descriptor: the call would never end."""
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ours, theirs = pair
+        task = await started(loop.sock_recv(ours, 100))
+        ours.close()
+        await asyncio.sleep(0.01)
+        theirs.send(b"late")
+        assert await task == b"late"
+        assert ours.fileno() == -1
+
+    run(main())
+
+
+def test_a_cancelled_receive_lets_its_closed_socket_go(run: Run, pair: Pair) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ours, theirs = pair
+        task = await started(loop.sock_recv_into(ours, bytearray(10)))
+        ours.close()
+        task.cancel()
+        await cancelled(task)
+        assert ours.fileno() == -1
+        assert theirs.recv(1) == b""
+
+    run(main())
