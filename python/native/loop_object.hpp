@@ -13,6 +13,7 @@
 #include "ready_queue.hpp"
 #include "ringloop/bridge/python/ref.hpp"
 #include "timer_heap.hpp"
+#include "turn_limit.hpp"
 #include "watch.hpp"
 
 namespace ringloop::python {
@@ -61,6 +62,7 @@ struct loop_state {
     bridge::ref fatal;                  // raised from run_forever() after the current step
     std::vector<PyObject*> transports;  // by descriptor, borrowed
     spin_policy spin;
+    turn_limit limit;
     bool custom_time = false;    // a subclass overrides time()
     bridge::ref clock;           // a virtual clock that moves the timers; null: the driver's
     std::int64_t settle_ns = 0;  // see loop_clock.cpp

@@ -1,6 +1,6 @@
 // The turn. Contract in loop.hpp; order as in asyncio: handles that were ready before the poll,
 // then I/O, then timers that were due right after the poll; what these schedule waits for the next
-// turn. A batch of I/O that outlasts a timer is cut short: its rest comes in the next turn.
+// turn. While callbacks are slow a turn takes less I/O (turn_limit.hpp).
 //
 // GIL: held, except inside wait_without_gil(). Leaves with everything submitted that the run
 // accepted.
@@ -107,25 +107,22 @@ int raise_fatal(loop_object* loop) noexcept {
     return -1;
 }
 
-// I/O goes ahead of timers, but a timer does not wait for a whole batch of it.
-std::int64_t host_limit_ns(loop_object* loop, std::size_t late) noexcept {
-    if (late != 0) return 0;
-    const timer_heap& timers = loop->state.timers;
-    return timers.empty() ? no_deadline : timers.first_deadline_ns();
-}
-
 int turn(loop_object* loop) {
     loop_state& state = loop->state;
     run_turn_end_hooks(loop);
     if (poll_or_wait(loop) < 0) return -1;
+    scheduler& native = native_of(loop);
+    const std::int64_t begin_ns = native.now_ns();
     const std::size_t first = state.ready.size();
     if (collect_due(loop) < 0) return -1;
     const std::size_t late = state.ready.size() - first;
     if (run_ready(loop, first) < 0) return -1;
-    if (native_of(loop).has_host_work()) native_of(loop).run_host(host_limit_ns(loop, late));
+    if (native.has_host_work()) native.run_host(state.limit.completions_max());
     if (raise_fatal(loop) < 0) return -1;
     if (state.forked) return raise_closed(loop);
-    return run_ready(loop, late);
+    if (run_ready(loop, late) < 0) return -1;
+    state.limit.turned(native.now_ns() - begin_ns, native.has_host_work());
+    return 0;
 }
 
 // Operations in flight belong to the thread that submitted them: they follow the loop to its new

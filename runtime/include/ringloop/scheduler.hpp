@@ -92,11 +92,9 @@ class scheduler {
     // Native completions, posts, due timers, ready coroutines; bounded: at most `max` steps.
     // Returns the steps made.
     std::size_t run_native(std::size_t max = 1024) noexcept;
-    // Host completions and host posts that were queued when it was called. Returns how many ran.
-    // The clock is asked after every `host_slice` of each: once it has passed `until_ns` the rest
-    // is left for the next call, so that a batch of long callbacks does not hold up a timer.
-    std::size_t run_host(std::int64_t until_ns = no_deadline) noexcept;
-    static constexpr std::size_t host_slice = 8;
+    // Host completions and host posts that were queued when it was called, at most `max` of each;
+    // the rest is left for the next call. Returns how many ran.
+    std::size_t run_host(std::size_t max = SIZE_MAX) noexcept;
 
   private:
     struct ready_queue;

@@ -168,23 +168,17 @@ std::size_t scheduler::run_native(std::size_t max) noexcept {
     return steps;
 }
 
-std::size_t scheduler::run_host(std::int64_t until_ns) noexcept {
+std::size_t scheduler::run_host(std::size_t max) noexcept {
     const entry inside(*this);
     // What handlers cause to complete or to be posted comes next time.
-    std::size_t completions = driver_->undelivered(phase::host);
+    std::size_t ran =
+        driver_->dispatch(phase::host, std::min(max, driver_->undelivered(phase::host)));
     if (host_posts_ == nullptr) host_posts_ = host_inbox_.take_all();
-    std::size_t ran = 0;
-    do {
-        const std::size_t some = driver_->dispatch(phase::host, std::min(completions, host_slice));
-        completions = some == 0 ? 0 : completions - some;
-        ran += some;
-        for (std::size_t i = 0; i != host_slice && host_posts_ != nullptr; ++i, ++ran) {
-            posted* node = host_posts_;
-            host_posts_ = node->next;
-            node->run(*node);
-        }
-    } while ((completions != 0 || host_posts_ != nullptr) &&
-             (until_ns == no_deadline || now_ns() < until_ns));
+    for (std::size_t posts = 0; posts != max && host_posts_ != nullptr; ++posts, ++ran) {
+        posted* node = host_posts_;
+        host_posts_ = node->next;
+        node->run(*node);
+    }
     return ran;
 }
 
