@@ -136,6 +136,11 @@ def pytest(context: Context, part: str, paths: list[str], build: project.Build, 
 SPREAD = ("-n", "2", "--dist", "worksteal")
 
 
+def _backends(context: Context) -> dict[str, str]:
+    """The slow builds and modes run the Python suite on one backend; with --all on both."""
+    return {} if context.all else {"RINGLOOP_TEST_BACKENDS": "auto"}
+
+
 def part_python(context: Context) -> list[Tally]:
     tallies = []
     for interpreter in context.interpreters:
@@ -148,7 +153,7 @@ def part_python(context: Context) -> list[Tally]:
 
 def part_python_debug(context: Context) -> list[Tally]:
     return pytest(context, "python debug mode", ["tests/python"], context.build("dev"),
-                  PYTHONASYNCIODEBUG="1", PYTHONDEVMODE="1",
+                  PYTHONASYNCIODEBUG="1", PYTHONDEVMODE="1", **_backends(context),
                   extra=(*SPREAD, "--ignore=tests/python/test_simulation.py"))
 
 
@@ -158,7 +163,7 @@ def part_asan(context: Context) -> list[Tally]:
         tallies += catch(context, suite, "asan", 600)
     return tallies + pytest(context, "python (asan)", ["tests/python"], context.build("asan"),
                             timeout_s=3600 if context.all else 1500, extra=SPREAD,
-                            RINGLOOP_TEST_SLOWDOWN="5",
+                            RINGLOOP_TEST_SLOWDOWN="5", **_backends(context),
                             **_seeds(context, "python", "asan"))
 
 
