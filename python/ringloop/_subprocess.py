@@ -32,7 +32,7 @@ _UNKNOWN_EXIT = 255
 
 # Pipes that nobody else holds end within so many turns after the process. wait() lets them: who
 # closes the loop right behind it leaves no open transport.
-_TURNS_FOR_PIPES = 4
+_TURNS_FOR_PIPES = 16
 
 
 class SubprocessMixin:

@@ -218,6 +218,7 @@ def handlers_that_raise(loop: Any, log: list[str]) -> Any:
         raise SystemExit(3)
 
     seen: list[Any] = []
+    loop.set_debug(False)       # its tracebacks would name the callers of this function
     loop.set_exception_handler(lambda _, __: 1 / 0)
     loop.call_soon(lambda: 1 / 0)
     loop.call_soon(loop.stop)
