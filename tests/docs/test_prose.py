@@ -1,6 +1,8 @@
-"""What the prose shows works: Python blocks run, C++ blocks compile and run, commands exist."""
+"""What the prose shows works: Python blocks and docs/'s commands run, C++ blocks compile and run,
+the other commands exist."""
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -19,6 +21,17 @@ pytestmark = pytest.mark.time_limit(240)
 
 def of(language: str) -> list[pytest.ParameterSet]:
     return [pytest.param(block, id=block.id) for block in blocks(language)]
+
+
+@pytest.mark.parametrize("block", of("json"))
+def test_the_json_block_can_be_read(block: Block) -> None:
+    assert json.loads(block.text)
+
+
+def test_what_docs_does_not_run_says_why() -> None:
+    for block in blocks():
+        if block.in_docs and block.is_fragment:
+            assert re.fullmatch("fragment: .+", block.directive), block.id
 
 
 def run_program(command: list[str], block: Block, folder: Path) -> None:
@@ -53,7 +66,7 @@ def test_the_python_block_runs(block: Block, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(block.text)
     compile(block.text, block.id, "exec")
-    if block.directive != "fragment":
+    if not block.is_fragment:
         run_program([sys.executable, "-W", "error", str(program)], block, tmp_path)
 
 
@@ -62,7 +75,7 @@ def test_the_cpp_block_compiles_and_runs(block: Block, tmp_path: Path) -> None:
     build = Path(os.environ["RINGLOOP_BUILD"])
     source, program = tmp_path / "program.cpp", tmp_path / "program"
     text = block.text
-    if block.directive == "fragment":
+    if block.is_fragment:
         text += "\nint main() {}\n"
     source.write_text(text)
     compiler = os.environ.get("CXX", "g++")
@@ -72,7 +85,7 @@ def test_the_cpp_block_compiles_and_runs(block: Block, tmp_path: Path) -> None:
                            str(library), "-luring", "-pthread", "-o", str(program)],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
-    if block.directive != "fragment":
+    if not block.is_fragment:
         run_program([str(program)], block, tmp_path)
 
 
@@ -82,11 +95,18 @@ def commands(block: Block) -> list[str]:
     return [line for line in found if line]
 
 
-KNOWN = ("git", "cd", "pip", "python", "uvicorn", "sudo", "apt-get", "strace", "cmake", "ctest")
+KNOWN = ("git", "cd", "pip", "python", "uvicorn", "sudo", "apt-get", "strace", "cmake", "ctest",
+         "docker", "gunicorn", "ulimit")
 
 
 @pytest.mark.parametrize("block", of("sh"))
-def test_every_command_exists(block: Block) -> None:
+def test_every_command_works_or_exists(block: Block, tmp_path: Path) -> None:
+    if block.in_docs and not block.is_fragment:
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        done = subprocess.run(["bash", "-euo", "pipefail", "-c", block.text], cwd=tmp_path,
+                              env={**os.environ, "PATH": path}, capture_output=True, text=True,
+                              check=False, timeout=60)
+        assert done.returncode == 0, f"{block.id}: {done.stdout}{done.stderr}"
     listed = subprocess.run([str(ROOT / "dev")], capture_output=True, text=True, check=True).stdout
     verbs = re.findall(r"^  (\w+) ", listed, re.MULTILINE)
     for command in commands(block):
@@ -101,11 +121,11 @@ def test_every_command_exists(block: Block) -> None:
 
 @pytest.mark.parametrize("name", PROSE)
 def test_every_link_and_path_in_the_prose_leads_somewhere(name: str) -> None:
-    text = (ROOT / f"{name}.md").read_text()
+    text = (ROOT / name).read_text()
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
-    for target in re.findall(r"\]\(([^)#]+)\)", prose):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose):
         if not target.startswith("http"):
-            assert (ROOT / target).exists(), f"{name}.md links to {target}"
-    folders = "runtime|bridge|kernels|python|tests|bench|tools|examples"
+            assert ((ROOT / name).parent / target).exists(), f"{name} links to {target}"
+    folders = "runtime|bridge|kernels|python|tests|bench|tools|examples|docs"
     for path in re.findall(rf"`((?:{folders})/[\w./-]*(?:/|\.\w+))`", text):
-        assert (ROOT / path).exists(), f"{name}.md names {path}"
+        assert (ROOT / path).exists(), f"{name} names {path}"

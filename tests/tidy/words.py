@@ -36,7 +36,7 @@ ALLOWED_FILES = (
     r"bench/([\w/]+/)?(\w+\.(py|cpp|hpp)|CMakeLists\.txt)",
     r"bench/results/[\w.-]+\.(json|md|svg|png|txt)",
     r"examples/([\w/-]+/)?(\w+\.(py|cpp|hpp)|CMakeLists\.txt|README\.md)",
-    r"docs/[\w-]+\.(svg|png)",
+    r"docs/[\w-]+\.(md|svg|png)",
 )
 
 

@@ -1,4 +1,4 @@
-"""gunicorn's worker class that README.md shows: uvicorn's, on our loop."""
+"""gunicorn's worker class that docs/migrating.md shows: uvicorn's, on our loop."""
 from __future__ import annotations
 
 from uvicorn_worker import UvicornWorker
