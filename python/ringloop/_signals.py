@@ -198,8 +198,8 @@ class _Wakeup:
         if self._is_foreign and _identity(self._fd) == self._identity:
             try:
                 os.write(self._fd, numbers)
-            except BlockingIOError:
-                pass  # full: its reader will wake up anyway
+            except OSError:
+                pass  # full: its reader will wake up anyway; or it has no reader any more
 
     def put_back(self) -> None:
         """Sets it again, unless it was closed meanwhile: its number may be somebody else's now."""

@@ -169,6 +169,23 @@ def test_a_wakeup_descriptor_from_before_gets_what_arrives_in_a_run(loop: Any) -
         signal.signal(signal.SIGUSR1, before)
 
 
+def test_a_wakeup_descriptor_from_before_that_lost_its_reader_ends_no_run(loop: Any) -> None:
+    """BrokenPipeError used to come out of run_forever(), and the descriptor was not put back."""
+    handler = signal.signal(signal.SIGUSR1, lambda number, frame: None)
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        os.close(reading)
+        loop.call_soon(signal.raise_signal, signal.SIGUSR1)
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        assert current_wakeup() == writing
+    finally:
+        signal.set_wakeup_fd(before)
+        signal.signal(signal.SIGUSR1, handler)
+        os.close(writing)
+
+
 def test_a_wakeup_descriptor_that_is_set_in_a_run_stays(loop: Any) -> None:
     """Used to be overwritten at the end of the run."""
     with foreign_wakeup() as (_, writing):
