@@ -119,13 +119,22 @@ def test_every_command_works_or_exists(block: Block, tmp_path: Path) -> None:
                 assert (ROOT / "bench" / "python" / f"{words[2]}.py").exists(), command
 
 
+def anchors(page: Path) -> set[str]:
+    """The headings of a page as links name them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("name", PROSE)
 def test_every_link_and_path_in_the_prose_leads_somewhere(name: str) -> None:
     text = (ROOT / name).read_text()
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose):
-        if not target.startswith("http"):
-            assert ((ROOT / name).parent / target).exists(), f"{name} links to {target}"
+    for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", prose):
+        if target.startswith("http"):
+            continue
+        page = (ROOT / name).parent / target if target else ROOT / name
+        assert page.exists(), f"{name} links to {target}"
+        assert not anchor or anchor in anchors(page), f"{name} links to {target}#{anchor}"
     folders = "runtime|bridge|kernels|python|tests|bench|tools|examples|docs"
     for path in re.findall(rf"`((?:{folders})/[\w./-]*(?:/|\.\w+))`", text):
         assert (ROOT / path).exists(), f"{name} names {path}"
