@@ -188,7 +188,8 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
         proc = self._proc
         stolen = proc.returncode is None and not _is_waitable(proc.pid)
         returncode: int | None = proc.poll()  # under Popen's own lock, and known to it at once
-        if stolen and returncode is not None:
+        # 0: Popen's word for "not found", too. Another code came from a wait() in another thread.
+        if stolen and returncode == 0:
             _logger.warning(
                 "child process pid %d was reaped by somebody else: "
                 "its return code is unknown, and reported as %d",

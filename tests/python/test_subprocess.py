@@ -499,6 +499,22 @@ async def test_a_child_is_signalled_by_its_number_where_pidfds_cannot(
     assert await process.wait() == -signal.SIGTERM
 
 
+async def test_a_wait_in_another_thread_that_ends_meanwhile_keeps_its_return_code(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It used to become 255, where the thread had reaped the child and not yet said so."""
+    process = await asyncio.create_subprocess_exec("sh", "-c", "exit 7")
+    popen = process._transport.get_extra_info("subprocess")
+
+    def reaped_and_then_published(pid: int) -> bool:
+        popen.returncode = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return False
+
+    monkeypatch.setattr("ringloop._subprocess._is_waitable", reaped_and_then_published)
+    assert await process.wait() == 7
+    assert "reaped" not in caplog.text
+
+
 async def test_a_child_that_somebody_else_reaps_has_the_return_code_255(
     caplog: pytest.LogCaptureFixture
 ) -> None:
