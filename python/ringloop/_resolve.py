@@ -1,8 +1,9 @@
 """getaddrinfo() and getnameinfo() of EventLoop: numbers at once, names in a thread.
 
 What needs no resolver is answered by the same socket functions without a thread: literal addresses
-with numeric ports. Everything else, and everything while socket.getaddrinfo or getnameinfo is
-patched or the loop is in debug mode, goes the interpreter's own way through the executor.
+with numeric ports. Everything else goes the interpreter's own way through the executor, as does
+everything while socket's function is patched since our import, and getaddrinfo() in debug mode,
+where the interpreter's own logs it.
 """
 
 from __future__ import annotations
