@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -25,13 +27,17 @@ def suite(place: programs.Place, folder: Path, *, backends: str, launch: tuple[s
     """Runs tests/python; returns the counts of its report."""
     folder.chmod(0o777)
     report = folder / "report.xml"
+    # Not in `folder`: the path of a Unix socket has 107 bytes.
+    base = Path(tempfile.mkdtemp(prefix="rl-"))
+    base.chmod(0o777)
     tree = place.tree
     done = place.run("-m", "pytest", "-q", "-n", "2", f"--rootdir={tree}",
                      "-c", str(tree / "pyproject.toml"),
-                     "-p", "no:cacheprovider", f"--basetemp={folder}/base", f"--junitxml={report}",
+                     "-p", "no:cacheprovider", f"--basetemp={base}/base", f"--junitxml={report}",
                      f"--ignore={tree}/tests/python/test_simulation.py",  # knows no kernel
                      str(tree / "tests" / "python"), launch=launch, timeout_s=SUITE_LIMIT_S,
                      RINGLOOP_TEST_BACKENDS=backends, **environment)
+    shutil.rmtree(base, ignore_errors=True)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     found = ElementTree.parse(report).getroot()[0]
     counts = {key: int(found.get(key, "0")) for key in ("tests", "failures", "errors", "skipped")}
