@@ -135,7 +135,7 @@ PyObject* call_later(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
 
 PyObject* loop_time(PyObject* self, PyObject*) noexcept {
     loop_object* loop = cast(self);
-    if (!loop->state.native) {  // closed: the clock goes on, late clean-up code may ask
+    if (!loop->state.native && !loop->state.clock) {  // closed: late clean-up code may ask
         const ref clock = ref::steal(PyImport_ImportModule("time"));
         return clock ? PyObject_CallMethod(clock.get(), "monotonic", nullptr) : nullptr;
     }

@@ -30,6 +30,17 @@ def test_sleeping_a_year_takes_no_time(virtual: Any, clock: Any) -> None:
     assert time.monotonic() - begin < 30
 
 
+def test_the_loops_own_watch_of_signals_is_nothing_to_wait_for(backend: str) -> None:
+    """Each jump used to give it `settle` real seconds."""
+    loop = ringloop.new_event_loop(backend=backend, clock=ringloop.VirtualClock(settle=60))
+    try:
+        begin = time.monotonic()
+        loop.run_until_complete(asyncio.sleep(3600))
+        assert time.monotonic() - begin < 30
+    finally:
+        loop.close()
+
+
 def test_timers_fire_in_order_and_never_early(virtual: Any, clock: Any) -> None:
     seen: list[tuple[float, float]] = []
     delays = [0.1, 3600.7, 1e-9, 0.3, 7e5 + 1 / 3, 0.1 + 0.2, 86400 * 120 + 1 / 7, 0]
@@ -174,3 +185,25 @@ def test_a_clock_that_raises_ends_the_run(backend: str) -> None:
 def test_what_is_no_clock_is_refused(backend: str, wrong: Any) -> None:
     with pytest.raises(TypeError, match="clock must be"):
         ringloop.new_event_loop(backend=backend, clock=wrong)
+
+
+def test_an_error_of_the_clocks_settle_is_told(backend: str) -> None:
+    """Used to be dropped, and the default taken."""
+    class Unsettled(ringloop.VirtualClock):
+        @property
+        def settle(self) -> float:
+            raise LookupError("ask later")
+
+        @settle.setter
+        def settle(self, seconds: float) -> None:
+            pass
+
+    with pytest.raises(LookupError, match="ask later"):
+        ringloop.new_event_loop(backend=backend, clock=Unsettled())
+
+
+def test_a_closed_loop_keeps_its_virtual_time(backend: str) -> None:
+    """It used to be the machine's."""
+    loop = ringloop.new_event_loop(backend=backend, clock=ringloop.VirtualClock(7.5))
+    loop.close()
+    assert loop.time() == 7.5
