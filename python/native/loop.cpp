@@ -7,6 +7,7 @@
 #include <malloc.h>
 #include <sched.h>
 
+#include <climits>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -134,10 +135,17 @@ void loop_dealloc(PyObject* self) noexcept {
 bool read_unsigned(PyObject* options, const char* key, unsigned& out) noexcept {
     PyObject* value = PyDict_GetItemString(options, key);
     if (value == nullptr) return true;
+    if (!PyLong_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "%s must be an int, not %R", key, value);
+        return false;
+    }
     const unsigned long number = PyLong_AsUnsignedLong(value);
-    if (number == static_cast<unsigned long>(-1) && PyErr_Occurred()) return false;
-    out = static_cast<unsigned>(number);
-    return true;
+    if (PyErr_Occurred() == nullptr && number <= UINT_MAX) {
+        out = static_cast<unsigned>(number);
+        return true;
+    }
+    PyErr_Format(PyExc_ValueError, "%s is %R: take a number from 0 to %u", key, value, UINT_MAX);
+    return false;
 }
 
 bool read_masked(PyObject* options, std::vector<unsigned>& out) {

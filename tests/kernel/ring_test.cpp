@@ -128,6 +128,8 @@ TEST_CASE("a missing opcode makes automatic fall back and an explicit choice fai
 TEST_CASE("nonsense in the configuration is named") {
     CHECK_THROWS_WITH(make_driver({.buffer_count = 3}), Catch::Contains("buffer_count is 3"));
     CHECK_THROWS_WITH(make_driver({.buffer_size = 0}), Catch::Contains("buffer_size is 0"));
+    CHECK_THROWS_WITH(make_driver({.submission_entries = 32769}),
+                      Catch::Contains("submission_entries is 32769"));
     CHECK_THROWS_AS(make_driver({.choice = backend::fake}), std::invalid_argument);
     CHECK_THROWS_WITH(parse_backend("iocp"), Catch::Contains("iocp"));
     CHECK(parse_backend("epoll") == backend::epoll);

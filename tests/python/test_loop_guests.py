@@ -332,3 +332,21 @@ def test_a_subinterpreter_is_refused_with_a_sentence() -> None:
 @pytest.mark.skipif(not hasattr(sys, "_is_gil_enabled"), reason="3.13 and newer can tell")
 def test_no_support_of_free_threading_is_declared_that_was_not_run() -> None:
     assert sys._is_gil_enabled()
+
+
+@pytest.mark.parametrize(("option", "value", "kind", "words"), [
+    ("buffer_count", 3, ValueError, "buffer_count is 3: take a power of two"),
+    ("buffer_count", -1, ValueError, "buffer_count is -1: take a number from 0"),
+    ("buffer_count", "64", TypeError, "buffer_count must be an int, not '64'"),
+    ("buffer_size", 0, ValueError, "buffer_size is 0: take at least 1 byte"),
+    ("buffer_size", 2**32 + 4096, ValueError, "buffer_size is 4294971392: take a number"),
+    ("submission_entries", 2**31, ValueError, "submission_entries is 2147483648: take at most"),
+    ("completion_entries", 65537, ValueError, "completion_entries is 65537: take at most 65536"),
+])
+def test_a_wrong_option_is_named_as_it_was_given(
+    backend: str, option: str, value: Any, kind: type[Exception], words: str
+) -> None:
+    """Messages used to name C++ members, a size of 4 GiB and more to lose its upper half, and too
+    large a ring to be taken for an old kernel."""
+    with pytest.raises(kind, match=f"^{words}"):
+        ringloop.new_event_loop(backend=backend, **{option: value})

@@ -30,14 +30,21 @@ msghdr message_of(std::span<const iovec> pieces) noexcept {
     return message;
 }
 
+void check_at_most(const char* name, unsigned value, unsigned max) {
+    if (value <= max) return;
+    throw std::invalid_argument(name + (" is " + std::to_string(value)) + ": take at most " +
+                                std::to_string(max));
+}
+
 void check(const driver_config& config) {
+    check_at_most("submission_entries", config.submission_entries, 32768);  // io_uring's own
+    check_at_most("completion_entries", config.completion_entries, 65536);
     if (!std::has_single_bit(config.buffer_count) || config.buffer_count > 32768) {
-        throw std::invalid_argument("driver_config::buffer_count is " +
-                                    std::to_string(config.buffer_count) +
+        throw std::invalid_argument("buffer_count is " + std::to_string(config.buffer_count) +
                                     ": take a power of two up to 32768");
     }
     if (config.buffer_size == 0) {
-        throw std::invalid_argument("driver_config::buffer_size is 0: take at least 1 byte");
+        throw std::invalid_argument("buffer_size is 0: take at least 1 byte");
     }
 }
 
