@@ -106,7 +106,8 @@ void tear_down(loop_object* loop) noexcept {
         state.host->end_all();
         state.native->io().flush();
         state.native->io().retire_all();
-        state.native->run_host();
+        // More than once: posts may wait behind those that the last turn left over.
+        while (state.native->has_host_work()) state.native->run_host();
         loop_clear_queues(loop);
     }
     unlink(loop);

@@ -194,6 +194,34 @@ def test_a_handle_outlives_its_loop_and_refuses(guest: Any, loop: Any) -> None:
         guest.acquire(loop)
 
 
+def test_posts_behind_those_that_a_turn_left_over_run_when_the_loop_is_closed(
+    guest: Any, loop: Any
+) -> None:
+    """They used to be forgotten: a turn takes about a thousand, close() took what was left."""
+    guest.seen.clear()
+    handle = guest.acquire(loop)
+    for _ in range(3000):
+        guest.post_once(handle)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    assert 0 < len(guest.seen) < 3000
+    for _ in range(10):
+        guest.post_once(handle)
+    loop.close()
+    assert len(guest.seen) == 3010
+
+
+def test_a_post_runs_when_a_foreign_loop_is_closed_before_it_turns(guest: Any) -> None:
+    """It used to be accepted and forgotten."""
+    guest.seen.clear()
+    loop = asyncio.SelectorEventLoop()
+    handle = guest.acquire(loop)
+    assert guest.post_once(handle) == 0
+    loop.close()
+    assert guest.seen == [7]
+    assert guest.post_once(handle) == -1
+
+
 def test_threads_may_post_while_the_loop_is_closed(guest: Any, backend: str) -> None:
     for _ in range(20):
         loop = ringloop.new_event_loop(backend=backend)

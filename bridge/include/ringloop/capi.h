@@ -51,12 +51,14 @@ typedef struct ringloop_api {
     ringloop_loop* (*acquire)(PyObject* loop);
     /* Any thread, no GIL needed. */
     void (*release)(ringloop_loop* loop);
-    /* Any thread, no GIL needed, never blocks: run(context) on the loop's thread with the GIL, in a
-     * later turn, in order; at the latest when the loop is closed. -1: the loop is closed already,
-     * or no memory; run is not called then. run() must not leave an exception set. */
+    /* Any thread, no GIL needed, never waits for the loop: run(context) on the loop's thread with
+     * the GIL, in order, never inside this call; at the latest when the loop is closed. -1: the
+     * loop is closed already, or no memory; run is not called then. run() must not leave an
+     * exception set. */
     int (*post)(ringloop_loop* loop, void (*run)(void* context), void* context);
-    /* Nanoseconds of the clock that loop.time() counts in seconds; -1 once the loop is closed. Any
-     * thread, no GIL needed. */
+    /* Nanoseconds of the clock that loop.time() counts in seconds (of the real one, where a test
+     * has given the loop a virtual clock); -1 once the loop is closed. Any thread, no GIL needed.
+     */
     int64_t (*now)(ringloop_loop* loop);
 
     /* An unstarted ringloop.Awaitable: it works under every event loop, and owns `context`. A
@@ -70,7 +72,8 @@ typedef struct ringloop_api {
     int (*stop_requested)(const ringloop_work* work);
 } ringloop_api;
 
-/* The table, or null with ImportError set. GIL. */
+/* The table, or null with an exception set: ImportError where ringloop is missing or too old.
+ * GIL. */
 static inline const ringloop_api* ringloop_import(void) {
     const ringloop_api* found;
     PyObject* module = PyImport_ImportModule("ringloop._native");

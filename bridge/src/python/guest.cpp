@@ -34,7 +34,7 @@ class guest final : public loop_host {
   public:
     guest(PyObject* loop, std::unique_ptr<scheduler> native, PyObject* object) noexcept
         : loop_host(loop, native.get()), scheduler_(std::move(native)), object_(object) {}
-    ~guest() override { end_all(); }
+    ~guest() override;
 
     int call_soon(PyObject* callback, PyObject* argument, PyObject* context) noexcept override;
     void submitted() noexcept override;
@@ -86,6 +86,13 @@ guest*& host_in(PyObject* object) noexcept {
 }
 
 // ---- the host
+
+guest::~guest() {
+    const bool forgotten = ended();  // in a forked child
+    end_all();
+    if (forgotten) return;
+    while (native().has_host_work()) native().run_host();  // posts that were accepted (capi.h)
+}
 
 int guest::call_soon(PyObject* callback, PyObject* argument, PyObject* context) noexcept {
     PyObject* args[] = {loop_, callback, argument, context};
