@@ -107,10 +107,6 @@ void stop_reading(datagram_state& t) noexcept {
     if (t.readable.in_flight() && io_usable(t)) io_of(loop_of(t)).cancel(t.readable);
 }
 
-ref error_object(int error) noexcept {
-    return ref::steal(PyObject_CallFunction(PyExc_OSError, "is", error, std::strerror(error)));
-}
-
 int report(datagram_state& t, const char* message, PyObject* exception) noexcept {
     ref context = ref::steal(Py_BuildValue("{sssOsOsO}", "message", message, "exception", exception,
                                            "transport", object_of(t), "protocol",
@@ -227,9 +223,13 @@ PyObject* datagram_call_connection_lost(PyObject* self, PyObject* exception) noe
     Py_RETURN_NONE;
 }
 
+ref datagram_error(int error) noexcept {
+    return ref::steal(PyObject_CallFunction(PyExc_OSError, "is", error, std::strerror(error)));
+}
+
 int datagram_tell(datagram_state& t, int error) noexcept {
     if (t.protocol == nullptr) return 0;
-    ref exception = error_object(error);
+    ref exception = datagram_error(error);
     if (!exception) return -1;
     ref protocol = ref::share(t.protocol);
     ref done = ref::steal(PyObject_CallMethodOneArg(protocol.get(), datagram_words().error_received,
@@ -281,7 +281,7 @@ bool datagram_lost_descriptor(datagram_state& t, int error) noexcept {
     socklen_t size = sizeof type;
     if (io_of(loop_of(t)).get_option(t.fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0) return false;
     t.fd_gone = true;
-    ref exception = error_object(error);
+    ref exception = datagram_error(error);
     if (exception) bridge::restore_exception(std::move(exception));
     if (datagram_fatal_error(t, "Fatal error on datagram transport") < 0)
         (void)datagram_callback_failed(t, "Fatal error on datagram transport");

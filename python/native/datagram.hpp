@@ -9,9 +9,9 @@
 // Errors of the kernel's go to protocol.error_received() and the endpoint lives; it ends by itself
 // only when its descriptor is gone.
 // Lifetime: each operation in flight and the queued turn-end hook hold one reference; the
-// descriptor is closed once connection_lost() has run. Thread: the loop's, GIL held. Python
-// callbacks run from sendto(), completion handlers or handles only, never inside driver::retire()
-// or a turn-end hook.
+// descriptor is closed once connection_lost() has run. In a forked child nothing more is sent or
+// delivered: it is the parent's. Thread: the loop's, GIL held. Callbacks of the protocol run from
+// sendto(), completion handlers or handles only, never inside driver::retire() or a turn-end hook.
 #pragma once
 
 #include <Python.h>
@@ -114,6 +114,8 @@ PyObject* datagram_start_reading(PyObject* self, PyObject* const* arguments,
                                  Py_ssize_t count) noexcept;
 void datagram_turn_end(turn_end_hook& hook) noexcept;
 void datagram_finalize(PyObject* self) noexcept;
+// OSError(error); null with an exception set.
+[[nodiscard]] bridge::ref datagram_error(int error) noexcept;
 // protocol.error_received(OSError(error)): 0, or -1 with what it raised set.
 int datagram_tell(datagram_state& t, int error) noexcept;
 PyObject* datagram_tell_error(PyObject* self, PyObject* exception) noexcept;

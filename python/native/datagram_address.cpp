@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "ringloop/bridge/python/ref.hpp"
@@ -93,7 +94,9 @@ PyObject* path_object(const wire_address& address) noexcept {
     if (address.size > start && path[0] == '\0') {
         return PyBytes_FromStringAndSize(path, static_cast<Py_ssize_t>(address.size - start));
     }
-    const std::size_t most = address.size > start ? address.size - start : 0;
+    // A path that fills all of it counts a null behind the end, too.
+    const std::size_t named = address.size > start ? address.size - start : 0;
+    const std::size_t most = std::min(named, sizeof address.local.sun_path);
     return PyUnicode_DecodeFSDefaultAndSize(path, static_cast<Py_ssize_t>(strnlen(path, most)));
 }
 

@@ -28,7 +28,7 @@ constexpr std::size_t other_max = room_bytes / (other_bytes + stagger_bytes);
 // Memory for one batch. Its headers are always ready for the next call.
 class receive_room {
   public:
-    receive_room() : memory_(new char[room_bytes]) { divide(ip_bytes); }
+    receive_room() : memory_(new char[room_bytes]) { divide(ip_bytes); }  // throws std::bad_alloc
 
     [[nodiscard]] std::span<mmsghdr> headers(bool ip) noexcept {
         const std::size_t wanted = ip ? ip_bytes : other_bytes;
@@ -78,13 +78,17 @@ class receive_room {
 // its own.
 class borrowed_room {
   public:
-    borrowed_room() : room_(std::move(spare())) {
-        if (room_ == nullptr) room_.reset(new (std::nothrow) receive_room);
+    borrowed_room() noexcept : room_(std::move(spare())) {
+        try {
+            if (room_ == nullptr) room_ = std::make_unique<receive_room>();
+        } catch (const std::bad_alloc&) {
+            room_ = nullptr;
+        }
     }
     borrowed_room(const borrowed_room&) = delete;
     borrowed_room& operator=(const borrowed_room&) = delete;
     ~borrowed_room() { spare() = std::move(room_); }
-    [[nodiscard]] receive_room* get() const noexcept { return room_.get(); }
+    [[nodiscard]] receive_room* get() const noexcept { return room_.get(); }  // null: no memory
 
   private:
     static std::unique_ptr<receive_room>& spare() noexcept {
@@ -98,12 +102,14 @@ bool is_ip(const datagram_state& t) noexcept {
     return t.family == AF_INET || t.family == AF_INET6;
 }
 
-bool deaf(const datagram_state& t) noexcept {  // no more datagrams are for this protocol
-    return t.closing || t.connection_lost_count > 0 || t.protocol == nullptr;
+// No more datagrams are for this protocol. In a child that a callback has forked, the rest of the
+// batch is its parent's.
+bool deaf(datagram_state& t) noexcept {
+    return t.closing || t.connection_lost_count > 0 || t.protocol == nullptr || !io_usable(t);
 }
 
 bool wants_reading(datagram_state& t) noexcept {
-    return t.started && !t.paused && t.held == nullptr && !deaf(t) && io_usable(t);
+    return t.started && !t.paused && t.held == nullptr && !deaf(t);
 }
 
 void hold(datagram_state& t, PyObject* data, PyObject* address) noexcept {

@@ -7,7 +7,6 @@
 // loop's, GIL held.
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <span>
 
 #include "datagram.hpp"
@@ -37,8 +36,8 @@ void fill(mmsghdr& header, iovec& piece, PyObject* data, const wire_address& to)
     header.msg_hdr.msg_namelen = to.size;
 }
 
-// Sends by the Python socket, which reads the address, perhaps by resolving a name. 1, or a negated
-// errno; -1 with an exception set (and errno_of_exception) for what is no OSError.
+// Sends by the Python socket, which reads the address, perhaps by resolving a name: 1, -EAGAIN, or
+// not_an_errno with an exception set.
 constexpr int not_an_errno = -(1 << 20);
 
 int send_by_socket(datagram_state& t, PyObject* data, PyObject* address) noexcept {
@@ -69,10 +68,7 @@ int tell_send_error(datagram_state& t, int error, telling when) noexcept {
         PyErr_Clear();
         return 0;
     }
-    ref exception =
-        error != 0
-            ? ref::steal(PyObject_CallFunction(PyExc_OSError, "is", error, std::strerror(error)))
-            : bridge::take_exception();
+    ref exception = error != 0 ? datagram_error(error) : bridge::take_exception();
     if (!exception) return -1;
     if (!PyErr_GivenExceptionMatches(exception.get(), PyExc_OSError)) {
         const bool ends_run =
@@ -348,6 +344,10 @@ PyObject* datagram_send_again(PyObject* self, PyObject*) noexcept {
 
 void datagram_flush(datagram_state& t) noexcept {
     if (t.out.empty() || loop_of(t) == nullptr) return;
+    if (loop_is_forked(loop_of(t))) {  // the parent sends them
+        t.out.clear();
+        return;
+    }
     (void)send_queued(t, telling::later);
     if (t.blocked) wait_writable(t);
     if (!io_usable(t)) t.out.clear();  // nobody will wait for room any more

@@ -15,6 +15,7 @@
 
 #include "ledger.hpp"
 #include "loop_object.hpp"
+#include "sockets_works.hpp"
 
 namespace ringloop::python {
 
@@ -307,13 +308,14 @@ PyObject* loop_counters(PyObject* self, PyObject*) noexcept {
 }
 
 PyObject* after_fork_in_child(PyObject*, PyObject*) noexcept {
+    forget_receives_after_fork();
     while (first_loop != nullptr) {
         loop_object* loop = first_loop;
         unlink(loop);
         loop->state.forked = true;
         loop->closed = 1;
         loop->state.host->forget_after_fork();
-        io_of(loop).abandon_after_fork();
+        native_of(loop).abandon_after_fork();
     }
     Py_RETURN_NONE;
 }
@@ -373,6 +375,9 @@ bridge::loop_host& host_of_loop(loop_object* loop) noexcept {
 }
 bool loop_is_closed(loop_object* loop) noexcept {
     return loop->closed != 0;
+}
+bool loop_is_forked(loop_object* loop) noexcept {
+    return loop->state.forked;
 }
 bool loop_debug(loop_object* loop) noexcept {
     return loop->debug != 0;

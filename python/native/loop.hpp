@@ -40,6 +40,8 @@ extern PyTypeObject* loop_core_type;  // set at module initialisation
 }
 [[nodiscard]] bridge::loop_host& host_of_loop(loop_object* loop) noexcept;
 [[nodiscard]] bool loop_is_closed(loop_object* loop) noexcept;
+// A child's copy of its parent's loop: closed, too, and what it has queued is the parent's to send.
+[[nodiscard]] bool loop_is_forked(loop_object* loop) noexcept;
 [[nodiscard]] bool loop_debug(loop_object* loop) noexcept;
 
 // The loop's own call_soon with at most one argument (argument may be null) in `context` (null: the

@@ -18,6 +18,9 @@ class receiving : public socket_work {
   public:
     explicit receiving(PyObject* socket) noexcept : socket_work(socket) { takes_back = true; }
     ~receiving() override { leave_flight(); }
+    static void forget_all() noexcept {
+        while (first_ != nullptr) first_->leave_flight();
+    }
 
   protected:
     void wait() noexcept {  // once `op` is prepared; *this may be gone afterwards
@@ -204,6 +207,10 @@ PyObject* await_receive_into(PyObject* socket, PyObject* buffer) noexcept {
     if (!work) return PyErr_NoMemory();
     if (!work->buffer.take(buffer, PyBUF_WRITABLE)) return nullptr;
     return bridge::new_awaitable(std::move(work));
+}
+
+void forget_receives_after_fork() noexcept {
+    receiving::forget_all();
 }
 
 }  // namespace ringloop::python

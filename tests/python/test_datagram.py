@@ -3,11 +3,15 @@ from __future__ import annotations
 
 import array
 import asyncio
+import contextlib
 import contextvars
 import gc
 import logging
+import os
 import socket
 import sys
+import time
+import warnings
 import weakref
 from pathlib import Path
 from typing import Any
@@ -511,3 +515,84 @@ def test_an_endpoint_of_a_closed_loop_says_so(run: Run) -> None:
     with pytest.warns(ResourceWarning, match="unclosed transport"):
         del transport
         gc.collect()
+
+
+def in_child(work: Any) -> None:
+    """Runs `work` in a forked child; the child's end is this call's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)     # threads and fork
+        pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+async def test_what_is_queued_at_a_fork_is_sent_once() -> None:
+    """A child that closed its copy of the endpoint used to send it again."""
+    transport, _ = await endpoint()
+
+    def close_copy() -> None:
+        with contextlib.suppress(RuntimeError):     # its loop is closed
+            transport.close()
+        with contextlib.suppress(RuntimeError):
+            transport.abort()
+
+    with peer() as other:
+        for data in (b"1", b"2", b"3"):
+            transport.sendto(data, other.getsockname())
+        in_child(close_copy)
+        await turns()
+        transport.sendto(b"end", other.getsockname())
+        assert [other.recv(10) for _ in range(4)] == [b"1", b"2", b"3", b"end"]
+    await close(transport)
+
+
+def test_the_rest_of_a_batch_is_the_parents_when_a_callback_forks(run: Run) -> None:
+    """The child used to get it as well, and to send the answers that were queued."""
+    parent = os.getpid()
+    read, write = os.pipe()
+    children: list[int] = []
+
+    class Forking(Echo):
+        def datagram_received(self, data: bytes, address: Any) -> None:
+            if os.getpid() != parent:
+                os.write(write, data)
+            super().datagram_received(data, address)
+            if data == b"2":
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    pid = os.fork()
+                if pid:
+                    children.append(pid)
+                    os.waitpid(pid, 0)
+                else:
+                    end = time.monotonic() + 0.002      # longer than answers wait in a batch
+                    while time.monotonic() < end:
+                        continue
+
+    async def main() -> None:
+        transport, protocol = await endpoint(Forking)
+        with peer() as other:
+            for data in (b"1", b"2", b"3", b"4"):
+                other.sendto(data, name(transport))
+            await protocol.receive(4)
+            await turns()
+            other.sendto(b"5", name(transport))
+            await protocol.receive(5)
+            assert [other.recv(10) for _ in range(5)] == [b"1", b"2", b"3", b"4", b"5"]
+        await close(transport)
+
+    try:
+        run(main())
+    finally:
+        if os.getpid() != parent:
+            os._exit(0)
+    os.close(write)
+    with open(read, "rb") as pipe:
+        assert pipe.read() == b""
+    assert len(children) == 1

@@ -11,6 +11,7 @@ import gc
 import os
 import socket
 import sys
+import warnings
 from typing import Any, Iterator
 
 import pytest
@@ -447,3 +448,24 @@ def test_a_cancelled_receive_lets_its_closed_socket_go(run: Run, pair: Pair) -> 
         assert theirs.recv(1) == b""
 
     run(main())
+
+
+def test_a_forked_child_closes_a_socket_that_its_parent_receives_on(run: Run, pair: Pair) -> None:
+    """On epoll it used to stay open in the child for good: no end of file for the peer."""
+    ours, theirs = pair
+
+    async def main() -> bytes:
+        receive = asyncio.ensure_future(asyncio.get_running_loop().sock_recv(ours, 10))
+        await asyncio.sleep(0)
+        fd = ours.fileno()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)     # threads and fork
+            pid = os.fork()
+        if pid == 0:
+            ours.close()
+            os._exit(int(os.path.exists(f"/proc/self/fd/{fd}")))
+        assert os.waitpid(pid, 0)[1] == 0
+        theirs.send(b"parent's")
+        return await receive
+
+    assert run(main()) == b"parent's"

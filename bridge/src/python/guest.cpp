@@ -242,7 +242,7 @@ void forget_guests_after_fork() {
     registry& all = known();
     for (auto& [loop, host] : all.guests) {
         host->forget_after_fork();
-        host->native().io().abandon_after_fork();
+        host->native().abandon_after_fork();
     }
     all.cached_loop = nullptr;
     all.cached = nullptr;

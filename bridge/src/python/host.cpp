@@ -53,6 +53,7 @@ int loop_host::traverse(visitproc visit, void* context) noexcept {
 
 void loop_host::forget_after_fork() noexcept {
     ended_ = true;
+    posting_.store(0, std::memory_order_relaxed);  // threads that the child does not have
     if (link_ != nullptr) link_->forget();
     // Their kernel half is the parent's; they stay allocated, without a host, for good.
     while (pending_ != nullptr) {

@@ -95,6 +95,9 @@ class scheduler {
     // Host completions and host posts that were queued when it was called, at most `max` of each;
     // the rest is left for the next call. Returns how many ran.
     std::size_t run_host(std::size_t max = SIZE_MAX) noexcept;
+    // In a forked child: see driver::abandon_after_fork(). Threads that were posting at the fork
+    // are not there to be waited for.
+    void abandon_after_fork() noexcept;
 
   private:
     struct ready_queue;

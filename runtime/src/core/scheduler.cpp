@@ -52,6 +52,11 @@ scheduler::~scheduler() {
     while (posting_.load(std::memory_order_acquire) != 0) std::this_thread::yield();
 }
 
+void scheduler::abandon_after_fork() noexcept {
+    posting_.store(0, std::memory_order_relaxed);
+    driver_->abandon_after_fork();
+}
+
 scheduler* scheduler::current() noexcept {
     return detail::current_scheduler;
 }
