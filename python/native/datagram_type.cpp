@@ -13,14 +13,6 @@ using bridge::ref;
 
 datagram_names words = {};
 
-PyObject* none_or_error(int result) noexcept {
-    if (result < 0) return nullptr;
-    Py_RETURN_NONE;
-}
-PyObject* none_or(PyObject* object) noexcept {
-    return Py_NewRef(object != nullptr ? object : Py_None);
-}
-
 // ---- methods
 
 PyObject* m_close(PyObject* self, PyObject*) noexcept {

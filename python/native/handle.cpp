@@ -373,11 +373,6 @@ PyMemberDef handle_members[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(handle_object, weak_references), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 
-template <typename Function>
-void* slot(Function* function) noexcept {
-    return reinterpret_cast<void*>(function);
-}
-
 PyType_Slot handle_slots[] = {
     {Py_tp_dealloc, slot(handle_dealloc)}, {Py_tp_repr, slot(handle_repr)},
     {Py_tp_methods, handle_methods},       {Py_tp_getset, handle_properties},

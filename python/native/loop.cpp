@@ -351,11 +351,6 @@ bridge::loop_host* host_if_own(PyObject* object) noexcept {
     return is_loop(object) ? cast(object)->state.host.get() : nullptr;
 }
 
-template <typename Function>
-void* slot(Function* function) noexcept {
-    return reinterpret_cast<void*>(function);
-}
-
 PyMethodDef module_functions[] = {
     {"ledger", ledger_dict, METH_NOARGS,
      "Live counts of everything that a test must leave at zero."},

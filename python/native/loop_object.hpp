@@ -84,6 +84,12 @@ struct loop_object {
     loop_state state;
 };
 
+// A C function as PyType_Slot wants it.
+template <typename Function>
+[[nodiscard]] void* slot(Function* function) noexcept {
+    return reinterpret_cast<void*>(function);
+}
+
 // Raises RuntimeError("Event loop is closed"), or says that this is a forked child. Returns -1.
 int raise_closed(loop_object* loop) noexcept;
 // Debug mode: thread and callback checks; 0 or -1.

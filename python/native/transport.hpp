@@ -59,7 +59,7 @@ struct transport_state {
     PyObject* held = nullptr;  // list of bytes that arrived while reading was paused
     // The future that sendfile() waits on, while it has the connection's write side to itself.
     PyObject* file_waiter = nullptr;
-    outgoing* out = nullptr;   // null: nothing waits to be sent
+    outgoing* out = nullptr;  // null: nothing waits to be sent
     PyObject* dict = nullptr;
     PyObject* weak_references = nullptr;
     kept_address peer;
@@ -74,7 +74,7 @@ struct transport_state {
     bool polling = false;        // wanted kind of `receive`: poll
     bool paused = false;
     bool closing = false;
-    bool refusing = false;  // closed with nothing but this turn's writes: later ones are dropped
+    bool refusing = false;     // closed with nothing but this turn's writes: later ones are dropped
     bool read_ended = false;   // end of stream or error seen
     bool write_ended = false;  // write_eof() was called
     bool fd_open = false;      // `fd` is ours to close
@@ -114,6 +114,14 @@ extern base_slots slots;
 [[nodiscard]] inline bool io_usable(transport_state& t) noexcept {
     loop_object* loop = loop_of(t);
     return loop != nullptr && !loop_is_closed(loop);
+}
+
+// What methods and attributes of a transport return.
+[[nodiscard]] inline PyObject* none_or_error(int result) noexcept {
+    return result < 0 ? nullptr : Py_NewRef(Py_None);
+}
+[[nodiscard]] inline PyObject* none_or(PyObject* object) noexcept {
+    return Py_NewRef(object != nullptr ? object : Py_None);
 }
 
 // Callbacks of a connection run in its context. A context that is entered already (a loop run

@@ -18,11 +18,6 @@ namespace {
 using bridge::method;
 using bridge::ref;
 
-PyObject* none_or_error(int result) noexcept {
-    if (result < 0) return nullptr;
-    Py_RETURN_NONE;
-}
-
 // ---- methods
 
 PyObject* m_write(PyObject* self, PyObject* data) noexcept {
@@ -109,9 +104,6 @@ PyMethodDef methods[] = {
 
 // ---- attributes that programs look at on the stock transport
 
-PyObject* none_or(PyObject* object) noexcept {
-    return Py_NewRef(object != nullptr ? object : Py_None);
-}
 PyObject* g_protocol(PyObject* self, void*) noexcept {
     return none_or(state_of(self).protocol);
 }
