@@ -246,7 +246,8 @@ async def test_a_failed_spawn_says_why_and_leaves_nothing(tmp_path: Path) -> Non
     (tmp_path / "plain").write_bytes(b"no program")
     pipes = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}
     with pytest.raises(FileNotFoundError, match="no-such-program"):
-        await asyncio.create_subprocess_exec("no-such-program", **pipes)
+        # Not searched for: a folder of $PATH that this user may not enter is another error.
+        await asyncio.create_subprocess_exec("/usr/bin/no-such-program", **pipes)
     with pytest.raises(PermissionError, match="plain"):
         await asyncio.create_subprocess_exec(str(tmp_path / "plain"), **pipes)
     with pytest.raises(FileNotFoundError, match="nowhere"):
