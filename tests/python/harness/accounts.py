@@ -45,18 +45,8 @@ def threads() -> collections.Counter[str]:
             name = (task / "comm").read_text().strip()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if not name.startswith(KERNEL_THREADS):
+        if not name.startswith(KERNEL_THREADS + PERMANENT_THREADS):
             found[name] += 1
-    return _without_the_pool(found)
-
-
-def _without_the_pool(found: collections.Counter[str]) -> collections.Counter[str]:
-    """oneTBB starts a worker some time before it enters our arena, where it gets its name: until
-    then it is called as the process is."""
-    named = sum(found.pop(name) for name in list(found) if name.startswith(PERMANENT_THREADS))
-    own = Path("/proc/self/comm").read_text().strip()
-    if "ringloop._kernels" in sys.modules and found[own] > 1:
-        found[own] -= min(found[own] - 1, max(0, (os.cpu_count() or 1) - named))
     return found
 
 
