@@ -50,15 +50,6 @@ def threads() -> collections.Counter[str]:
     return found
 
 
-def unnamed_workers() -> int:
-    """How many threads may be workers that oneTBB has started and our arena has not named yet:
-    until they first enter it they are called as the process is."""
-    if "ringloop._kernels" not in sys.modules:
-        return 0
-    names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
-    return max(0, (os.cpu_count() or 1) - sum(name.startswith("rl-kernel") for name in names))
-
-
 def native() -> dict[str, int]:
     module = sys.modules.get("ringloop._native")
     return dict(module.ledger()) if module is not None else {}
@@ -71,11 +62,8 @@ def take() -> Account:
 def difference(before: Account, after: Account) -> list[str]:
     """Sentences, one for each thing left behind (or, in the native ledger, given back twice)."""
     found = [f"descriptor {name} is still open" for name in after.descriptors - before.descriptors]
-    more = after.threads - before.threads
-    own = Path("/proc/self/comm").read_text().strip()
-    if more[own] and more[own] <= unnamed_workers():
-        del more[own]
-    found += [f"{count} more thread(s) named {name}" for name, count in more.items()]
+    found += [f"{count} more thread(s) named {name}"
+              for name, count in (after.threads - before.threads).items()]
     for name, count in after.native.items():
         change = count - before.native.get(name, 0)
         if change != 0:
