@@ -14,6 +14,7 @@ from ringloop import _kernels, kernels
 np = pytest.importorskip("numpy")
 
 RNG = np.random.default_rng(2)
+RNG.random((700, 700)) @ RNG.random((700, 700))  # now, not in a test, numpy starts its threads
 SQUARE = RNG.random((64, 64), dtype=np.float32)
 BIG = RNG.random((2500, 2500), dtype=np.float32)  # a second and more of work
 
