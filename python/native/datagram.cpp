@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "transport_base.hpp"
 #include "transport_names.hpp"
 
 namespace ringloop::python {
@@ -30,11 +31,7 @@ PyObject* allocate(loop_object* loop, PyObject* extra) noexcept {
     t->writable.on_complete = datagram_on_writable;
     t->writable.host = true;
     t->turn_end.run = datagram_turn_end;
-    slot(self, slots.loop) = Py_NewRef(reinterpret_cast<PyObject*>(loop));
-    slot(self, slots.extra) = Py_NewRef(extra);
-    slot(self, slots.protocol_paused) = Py_NewRef(Py_False);
-    slot(self, slots.high_water) = Py_NewRef(names().default_high_water);
-    slot(self, slots.low_water) = Py_NewRef(names().default_low_water);
+    fill_base_slots(self, loop, extra);
     ++live_datagram_transports;
     return self;
 }
@@ -59,15 +56,6 @@ int ask_extra(datagram_state& t, PyObject* extra) noexcept {
     PyObject* peer = PyDict_GetItemWithError(extra, names().peername);
     t.connected = peer != nullptr && peer != Py_None;
     return PyErr_Occurred() != nullptr ? -1 : 0;
-}
-
-int schedule_start(loop_object* loop, PyObject* self, PyObject* waiter) noexcept {
-    datagram_state& t = datagram_of(self);
-    ref made = ref::steal(PyObject_GetAttr(t.protocol, names().connection_made));
-    if (!made || loop_call_soon(loop, made.get(), self, t.context) < 0) return -1;
-    ref start = ref::steal(PyObject_GetAttr(self, names()._start_reading));
-    if (!start) return -1;
-    return loop_call_soon(loop, start.get(), waiter, t.context);
 }
 
 // ---- the end
@@ -108,13 +96,7 @@ void stop_reading(datagram_state& t) noexcept {
 }
 
 int report(datagram_state& t, const char* message, PyObject* exception) noexcept {
-    ref context = ref::steal(Py_BuildValue("{sssOsOsO}", "message", message, "exception", exception,
-                                           "transport", object_of(t), "protocol",
-                                           t.protocol != nullptr ? t.protocol : Py_None));
-    if (!context) return -1;
-    ref done = ref::steal(PyObject_CallMethodOneArg(reinterpret_cast<PyObject*>(loop_of(t)),
-                                                    names().call_exception_handler, context.get()));
-    return done ? 0 : -1;
+    return report_failure(loop_of(t), message, exception, object_of(t), t.protocol);
 }
 
 }  // namespace
@@ -149,7 +131,8 @@ PyObject* make_datagram_transport(PyObject*, PyObject* const* arguments,
     t.protocol = Py_NewRef(arguments[2]);
     if (any > 0) t.remote = Py_NewRef(arguments[3]);
     ask_socket(t, io_of(loop));
-    if (ask_extra(t, arguments[5]) < 0 || schedule_start(loop, self, arguments[4]) < 0) {
+    if (ask_extra(t, arguments[5]) < 0 ||
+        schedule_start(loop, self, t.protocol, t.context, arguments[4]) < 0) {
         discard(loop, self);
         return nullptr;
     }
@@ -162,9 +145,7 @@ PyObject* datagram_start_reading(PyObject* self, PyObject* const* arguments,
     datagram_state& t = datagram_of(self);
     t.started = true;
     datagram_update_reading(t);
-    if (count == 0 || arguments[0] == Py_None) Py_RETURN_NONE;
-    return PyObject_CallFunctionObjArgs(names().set_result_unless_cancelled, arguments[0], Py_None,
-                                        nullptr);
+    return tell_waiter(arguments, count);
 }
 
 void datagram_turn_end(turn_end_hook& hook) noexcept {

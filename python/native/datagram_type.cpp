@@ -1,9 +1,9 @@
 // The type object DatagramTransport and the module's function. Contract in datagram.hpp.
 #include <Python.h>
-#include <structmember.h>
 
 #include "datagram.hpp"
 #include "ledger.hpp"
+#include "transport_base.hpp"
 
 namespace ringloop::python {
 namespace {
@@ -25,13 +25,8 @@ PyObject* m_force_close(PyObject* self, PyObject* exception) noexcept {
     return none_or_error(datagram_force_close(datagram_of(self), exception));
 }
 PyObject* m_fatal_error(PyObject* self, PyObject* const* arguments, Py_ssize_t count) noexcept {
-    if (count < 1 || count > 2 || !PyExceptionInstance_Check(arguments[0])) {
-        PyErr_SetString(PyExc_TypeError, "_fatal_error() takes an exception and a message");
-        return nullptr;
-    }
-    const char* message = "Fatal error on transport";
-    if (count == 2 && (message = PyUnicode_AsUTF8(arguments[1])) == nullptr) return nullptr;
-    bridge::restore_exception(ref::share(arguments[0]));
+    const char* message = take_fatal_error(arguments, count);
+    if (message == nullptr) return nullptr;
     return none_or_error(datagram_fatal_error(datagram_of(self), message));
 }
 PyObject* m_is_closing(PyObject* self, PyObject*) noexcept {
@@ -148,10 +143,7 @@ PyObject* repr(PyObject* self) noexcept {
 int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
     datagram_state& t = datagram_of(self);
     Py_VISIT(Py_TYPE(self));
-    for (Py_ssize_t offset :
-         {slots.extra, slots.loop, slots.protocol_paused, slots.high_water, slots.low_water}) {
-        Py_VISIT(slot(self, offset));
-    }
+    if (const int result = visit_base_slots(self, visit, arg); result != 0) return result;
     for (std::size_t i = 0; i < t.out.size(); ++i) {
         Py_VISIT(t.out[i].address);
     }
@@ -166,10 +158,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
 
 int clear(PyObject* self) noexcept {
     datagram_state& t = datagram_of(self);
-    for (Py_ssize_t offset :
-         {slots.extra, slots.loop, slots.protocol_paused, slots.high_water, slots.low_water}) {
-        Py_CLEAR(slot(self, offset));
-    }
+    clear_base_slots(self);
     t.out.clear();
     Py_CLEAR(t.protocol);
     Py_CLEAR(t.context);
@@ -196,32 +185,18 @@ void dealloc(PyObject* self) noexcept {
 // ---- making the type
 
 ref make_type(PyObject* flow_control, PyObject* datagrams) noexcept {
-    const auto base_size = reinterpret_cast<PyTypeObject*>(flow_control)->tp_basicsize;
-    constexpr Py_ssize_t alignment = alignof(datagram_state);
-    datagram_offset = (base_size + alignment - 1) / alignment * alignment;
-    static PyMemberDef members[] = {
-        {"__dictoffset__", T_PYSSIZET,
-         datagram_offset + static_cast<Py_ssize_t>(offsetof(datagram_state, dict)), READONLY,
-         nullptr},
-        {"__weaklistoffset__", T_PYSSIZET,
-         datagram_offset + static_cast<Py_ssize_t>(offsetof(datagram_state, weak_references)),
-         READONLY, nullptr},
-        {nullptr, 0, 0, 0, nullptr}};
-    PyType_Slot type_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-                                {Py_tp_finalize, reinterpret_cast<void*>(datagram_finalize)},
-                                {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-                                {Py_tp_clear, reinterpret_cast<void*>(clear)},
-                                {Py_tp_repr, reinterpret_cast<void*>(repr)},
-                                {Py_tp_methods, methods},
-                                {Py_tp_getset, attributes},
-                                {Py_tp_members, members},
-                                {0, nullptr}};
-    PyType_Spec spec = {"ringloop._native.DatagramTransport",
-                        static_cast<int>(datagram_offset + sizeof(datagram_state)), 0,
-                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                        type_slots};
+    const PyType_Slot own[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+                               {Py_tp_finalize, reinterpret_cast<void*>(datagram_finalize)},
+                               {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                               {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                               {Py_tp_repr, reinterpret_cast<void*>(repr)},
+                               {Py_tp_methods, methods},
+                               {Py_tp_getset, attributes},
+                               {0, nullptr}};
     ref bases = ref::steal(PyTuple_Pack(2, flow_control, datagrams));
-    return bases ? ref::steal(PyType_FromSpecWithBases(&spec, bases.get())) : ref();
+    if (!bases) return ref();
+    return make_transport_type<datagram_state>("ringloop._native.DatagramTransport", bases.get(),
+                                               datagram_offset, own);
 }
 
 int intern_words() noexcept {

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "streams.hpp"
+#include "transport_base.hpp"
 #include "transport_names.hpp"
 #include "transport_queue.hpp"
 
@@ -64,15 +65,6 @@ int detach_from_server(PyObject* self, PyObject* server) noexcept {
 
 // ---- making
 
-int schedule_start(loop_object* loop, PyObject* self, PyObject* waiter) noexcept {
-    transport_state& t = state_of(self);
-    ref made = ref::steal(PyObject_GetAttr(t.protocol, names().connection_made));
-    if (!made || loop_call_soon(loop, made.get(), self, t.context) < 0) return -1;
-    ref start = ref::steal(PyObject_GetAttr(self, names()._start_reading));
-    if (!start) return -1;
-    return loop_call_soon(loop, start.get(), waiter, t.context);
-}
-
 PyObject* allocate(loop_object* loop, PyObject* extra) noexcept {
     PyObject* self = transport_type->tp_alloc(transport_type, 0);
     if (self == nullptr) return nullptr;
@@ -80,11 +72,7 @@ PyObject* allocate(loop_object* loop, PyObject* extra) noexcept {
     t->receive.on_complete = transport_on_receive;
     t->receive.host = true;
     t->turn_end.run = transport_turn_end;
-    slot(self, slots.loop) = Py_NewRef(reinterpret_cast<PyObject*>(loop));
-    slot(self, slots.extra) = Py_XNewRef(extra == Py_None ? nullptr : extra);
-    slot(self, slots.protocol_paused) = Py_NewRef(Py_False);
-    slot(self, slots.high_water) = Py_NewRef(names().default_high_water);
-    slot(self, slots.low_water) = Py_NewRef(names().default_low_water);
+    fill_base_slots(self, loop, extra == Py_None ? nullptr : extra);
     ++live_transports;
     return self;
 }
@@ -207,7 +195,7 @@ PyObject* make_transport(loop_object* loop, int fd, PyObject* sock, PyObject* pr
         }
         t.server = Py_NewRef(server);
     }
-    if (schedule_start(loop, self, waiter) < 0) {
+    if (schedule_start(loop, self, t.protocol, t.context, waiter) < 0) {
         discard(loop, self);
         return nullptr;
     }
@@ -226,9 +214,7 @@ PyObject* transport_start_reading(PyObject* self, PyObject* const* arguments,
     transport_state& t = state_of(self);
     t.started = true;
     if (io_usable(t) && !t.closing && !t.paused) transport_at_turn_end(t);
-    if (count == 0 || arguments[0] == Py_None) Py_RETURN_NONE;
-    return PyObject_CallFunctionObjArgs(names().set_result_unless_cancelled, arguments[0], Py_None,
-                                        nullptr);
+    return tell_waiter(arguments, count);
 }
 
 void transport_at_turn_end(transport_state& t) noexcept {
@@ -308,21 +294,11 @@ int transport_fatal_error(transport_state& t, const char* message) noexcept {
     if (loop == nullptr) return 0;
     if (PyErr_GivenExceptionMatches(error.get(), PyExc_OSError)) {
         if (loop_debug(loop)) transport_log("debug", "%r", error.get());
-    } else {
-        ref report = ref::steal(Py_BuildValue("{sssOsOsO}", "message", message, "exception",
-                                              error.get(), "transport", object_of(t), "protocol",
-                                              t.protocol != nullptr ? t.protocol : Py_None));
-        ref done;
-        if (report) {
-            done = ref::steal(PyObject_CallMethodOneArg(
-                reinterpret_cast<PyObject*>(loop), names().call_exception_handler, report.get()));
-        }
-        if (!done) {
-            ref raised = bridge::take_exception();
-            if (transport_force_close(t, error.get()) < 0) PyErr_WriteUnraisable(object_of(t));
-            bridge::restore_exception(std::move(raised));
-            return -1;
-        }
+    } else if (report_failure(loop, message, error.get(), object_of(t), t.protocol) < 0) {
+        ref raised = bridge::take_exception();
+        if (transport_force_close(t, error.get()) < 0) PyErr_WriteUnraisable(object_of(t));
+        bridge::restore_exception(std::move(raised));
+        return -1;
     }
     return transport_force_close(t, error.get());
 }

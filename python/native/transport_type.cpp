@@ -1,6 +1,5 @@
 // The type object SocketTransport and the module's transport functions. Contract in transport.hpp.
 #include <Python.h>
-#include <structmember.h>
 
 #include <algorithm>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "server.hpp"
 #include "streams.hpp"
 #include "transport.hpp"
+#include "transport_base.hpp"
 #include "transport_names.hpp"
 #include "transport_queue.hpp"
 
@@ -58,20 +58,14 @@ PyObject* m_set_protocol(PyObject* self, PyObject* protocol) noexcept {
     return none_or_error(transport_set_protocol(state_of(self), protocol));
 }
 PyObject* m_get_protocol(PyObject* self, PyObject*) noexcept {
-    PyObject* protocol = state_of(self).protocol;
-    return Py_NewRef(protocol != nullptr ? protocol : Py_None);
+    return none_or(state_of(self).protocol);
 }
 PyObject* m_get_write_buffer_size(PyObject* self, PyObject*) noexcept {
     return PyLong_FromSize_t(transport_queued_bytes(state_of(self)));
 }
 PyObject* m_fatal_error(PyObject* self, PyObject* const* arguments, Py_ssize_t count) noexcept {
-    if (count < 1 || count > 2 || !PyExceptionInstance_Check(arguments[0])) {
-        PyErr_SetString(PyExc_TypeError, "_fatal_error() takes an exception and a message");
-        return nullptr;
-    }
-    const char* message = "Fatal error on transport";
-    if (count == 2 && (message = PyUnicode_AsUTF8(arguments[1])) == nullptr) return nullptr;
-    bridge::restore_exception(ref::share(arguments[0]));
+    const char* message = take_fatal_error(arguments, count);
+    if (message == nullptr) return nullptr;
     return none_or_error(transport_fatal_error(state_of(self), message));
 }
 
@@ -137,8 +131,7 @@ PyObject* g_eof(PyObject* self, void*) noexcept {
     return PyBool_FromLong(state_of(self).write_ended);
 }
 PyObject* g_context(PyObject* self, void*) noexcept {
-    PyObject* context = state_of(self).context;
-    return Py_NewRef(context != nullptr ? context : Py_None);
+    return none_or(state_of(self).context);
 }
 PyObject* g_polling(PyObject* self, void*) noexcept {
     return PyBool_FromLong(state_of(self).polling);
@@ -165,10 +158,7 @@ PyGetSetDef attributes[] = {
 int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
     transport_state& t = state_of(self);
     Py_VISIT(Py_TYPE(self));
-    for (Py_ssize_t offset :
-         {slots.extra, slots.loop, slots.protocol_paused, slots.high_water, slots.low_water}) {
-        Py_VISIT(slot(self, offset));
-    }
+    if (const int result = visit_base_slots(self, visit, arg); result != 0) return result;
     Py_VISIT(t.protocol);
     Py_VISIT(t.context);
     Py_VISIT(t.received.callable);
@@ -184,10 +174,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
 
 int clear(PyObject* self) noexcept {
     transport_state& t = state_of(self);
-    for (Py_ssize_t offset :
-         {slots.extra, slots.loop, slots.protocol_paused, slots.high_water, slots.low_water}) {
-        Py_CLEAR(slot(self, offset));
-    }
+    clear_base_slots(self);
     Py_CLEAR(t.protocol);
     Py_CLEAR(t.context);
     Py_CLEAR(t.received.callable);
@@ -244,32 +231,18 @@ int find_slots(PyObject* base) noexcept {
 }
 
 ref make_type(PyObject* base) noexcept {
-    const auto base_size = reinterpret_cast<PyTypeObject*>(base)->tp_basicsize;
-    constexpr Py_ssize_t alignment = alignof(transport_state);
-    state_offset = (base_size + alignment - 1) / alignment * alignment;
-    static PyMemberDef members[] = {
-        {"__dictoffset__", T_PYSSIZET,
-         state_offset + static_cast<Py_ssize_t>(offsetof(transport_state, dict)), READONLY,
-         nullptr},
-        {"__weaklistoffset__", T_PYSSIZET,
-         state_offset + static_cast<Py_ssize_t>(offsetof(transport_state, weak_references)),
-         READONLY, nullptr},
-        {nullptr, 0, 0, 0, nullptr}};
-    PyType_Slot type_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-                                {Py_tp_finalize, reinterpret_cast<void*>(transport_finalize)},
-                                {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-                                {Py_tp_clear, reinterpret_cast<void*>(clear)},
-                                {Py_tp_repr, reinterpret_cast<void*>(transport_repr)},
-                                {Py_tp_methods, methods},
-                                {Py_tp_getset, attributes},
-                                {Py_tp_members, members},
-                                {0, nullptr}};
-    PyType_Spec spec = {"ringloop._native.SocketTransport",
-                        static_cast<int>(state_offset + sizeof(transport_state)), 0,
-                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                        type_slots};
+    const PyType_Slot own[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+                               {Py_tp_finalize, reinterpret_cast<void*>(transport_finalize)},
+                               {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                               {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                               {Py_tp_repr, reinterpret_cast<void*>(transport_repr)},
+                               {Py_tp_methods, methods},
+                               {Py_tp_getset, attributes},
+                               {0, nullptr}};
     ref bases = ref::steal(PyTuple_Pack(1, base));
-    return bases ? ref::steal(PyType_FromSpecWithBases(&spec, bases.get())) : ref();
+    if (!bases) return ref();
+    return make_transport_type<transport_state>("ringloop._native.SocketTransport", bases.get(),
+                                                state_offset, own);
 }
 
 // What asyncio asks of a transport before it upgrades or sends files over it.
