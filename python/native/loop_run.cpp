@@ -112,7 +112,9 @@ int turn(loop_object* loop) {
     run_turn_end_hooks(loop);
     if (poll_or_wait(loop) < 0) return -1;
     scheduler& native = native_of(loop);
-    const std::int64_t begin_ns = native.now_ns();
+    // A turn without I/O has nothing to limit: it reads no clock.
+    const bool has_io = native.has_host_work();
+    const std::int64_t begin_ns = has_io ? native.now_ns() : 0;
     const std::size_t first = state.ready.size();
     if (collect_due(loop) < 0) return -1;
     const std::size_t late = state.ready.size() - first;
@@ -121,7 +123,7 @@ int turn(loop_object* loop) {
     if (raise_fatal(loop) < 0) return -1;
     if (state.forked) return raise_closed(loop);
     if (run_ready(loop, late) < 0) return -1;
-    state.limit.turned(native.now_ns() - begin_ns, native.has_host_work());
+    if (has_io) state.limit.turned(native.now_ns() - begin_ns, native.has_host_work());
     return 0;
 }
 
