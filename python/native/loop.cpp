@@ -15,7 +15,7 @@
 
 #include "ledger.hpp"
 #include "loop_object.hpp"
-#include "sockets_works.hpp"
+#include "sockets.hpp"
 
 namespace ringloop::python {
 
@@ -308,7 +308,7 @@ PyObject* loop_counters(PyObject* self, PyObject*) noexcept {
 }
 
 PyObject* after_fork_in_child(PyObject*, PyObject*) noexcept {
-    forget_receives_after_fork();
+    socket_work::forget_all_after_fork();
     while (first_loop != nullptr) {
         loop_object* loop = first_loop;
         unlink(loop);

@@ -2,6 +2,7 @@
 // The works themselves are in sockets_receive.cpp and sockets_send.cpp. Contract in sockets.hpp.
 #include "sockets.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -16,16 +17,53 @@ using bridge::ref;
 
 void socket_work::start(bridge::loop_host& host, bridge::awaitable& owner) noexcept {
     bind(host, owner);
-    const ref number = ref::steal(PyObject_CallMethod(socket(), "fileno", nullptr));
-    const long descriptor = number ? PyLong_AsLong(number.get()) : -1;
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
-    if (descriptor < 0) return fail(-EBADF);
-    fd = static_cast<int>(descriptor);
+    if (find_fd() < 0) return fail(-EBADF);
     begin();
 }
 
+int socket_work::find_fd() noexcept {
+    const ref number = ref::steal(PyObject_CallMethod(socket(), "fileno", nullptr));
+    const long descriptor = number ? PyLong_AsLong(number.get()) : -1;
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    return fd = static_cast<int>(std::max(descriptor, -1L));
+}
+
+socket_work* socket_work::first_ = nullptr;
+
+void socket_work::fly(bool uses_fd_again) noexcept {
+    if (in_flight_) return submit();
+    next_ = first_;
+    if (first_ != nullptr) first_->previous_ = this;
+    first_ = this;
+    in_flight_ = true;
+    if (uses_fd_again || host().native().io().what().chosen == backend::epoll) hold_open();
+    submit();
+}
+
+void socket_work::landed() noexcept {
+    if (!std::exchange(in_flight_, false)) return;
+    (previous_ != nullptr ? previous_->next_ : first_) = next_;
+    if (next_ != nullptr) next_->previous_ = previous_;
+    previous_ = nullptr;
+    next_ = nullptr;
+    let_close();
+}
+
+socket_work* socket_work::oldest_receive() noexcept {
+    socket_work* oldest = nullptr;
+    for (socket_work* work = first_; work != nullptr; work = work->next_) {
+        if (work->receives_bytes() && !work->cancelling && work->socket() == socket() &&
+            &work->host() == &host())
+            oldest = work;
+    }
+    return oldest;
+}
+
+void socket_work::forget_all_after_fork() noexcept {
+    while (first_ != nullptr) first_->landed();
+}
+
 void socket_work::hold_open() noexcept {
-    if (host().native().io().what().chosen != backend::epoll) return;
     // What socket.makefile() counts by: close() waits for all of them.
     const ref count = ref::steal(PyObject_GetAttrString(socket(), "_io_refs"));
     const long users = count ? PyLong_AsLong(count.get()) : -1;

@@ -17,58 +17,27 @@ using bridge::ref;
 class receiving : public socket_work {
   public:
     explicit receiving(PyObject* socket) noexcept : socket_work(socket) { takes_back = true; }
-    ~receiving() override { leave_flight(); }
-    static void forget_all() noexcept {
-        while (first_ != nullptr) first_->leave_flight();
-    }
 
   protected:
-    void wait() noexcept {  // once `op` is prepared; *this may be gone afterwards
-        next_ = first_;
-        if (first_ != nullptr) first_->previous_ = this;
-        first_ = this;
-        in_flight_ = true;
-        hold_open();
-        submit();
-    }
     virtual void received(const completion& done) noexcept = 0;
     virtual void put_back(const completion& done) noexcept = 0;  // keeps what came
     void restart_next() noexcept;                                // bytes of this one were kept
 
   private:
+    [[nodiscard]] bool receives_bytes() const noexcept final { return true; }
     void completed(const completion& done) noexcept final {
-        leave_flight();
+        landed();
         const bool again = std::exchange(again_, false) && !cancelling;
         if (!again || (done.result < 0 && done.result != -ECANCELED)) return received(done);
         put_back(done);
+        if (find_fd() < 0) return fail(-EBADF);
         begin();
     }
-    void leave_flight() noexcept;
-
-    static receiving* first_;  // all that are in flight, the latest first
-    receiving* previous_ = nullptr;
-    receiving* next_ = nullptr;
-    bool in_flight_ = false;
     bool again_ = false;
 };
 
-receiving* receiving::first_ = nullptr;
-
-void receiving::leave_flight() noexcept {
-    if (!std::exchange(in_flight_, false)) return;
-    (previous_ != nullptr ? previous_->next_ : first_) = next_;
-    if (next_ != nullptr) next_->previous_ = previous_;
-    previous_ = nullptr;
-    next_ = nullptr;
-    let_close();
-}
-
 void receiving::restart_next() noexcept {
-    receiving* oldest = nullptr;
-    for (receiving* work = first_; work != nullptr; work = work->next_) {
-        if (work->socket() == socket() && &work->host() == &host() && !work->cancelling)
-            oldest = work;
-    }
+    auto* oldest = static_cast<receiving*>(oldest_receive());
     if (oldest == nullptr) return;
     oldest->again_ = true;
     bridge::loop_host& on = oldest->host();
@@ -113,7 +82,7 @@ void receive_work::begin() noexcept {
     }
     if (size_ == 0) return deliver(nullptr, 0);
     op.prepare_receive(fd, false, size_);
-    wait();
+    fly();
 }
 
 void receive_work::put_back(const completion& done) noexcept {
@@ -131,7 +100,8 @@ void receive_work::received(const completion& done) noexcept {
     auto got = static_cast<std::size_t>(done.result);
     const auto* data = reinterpret_cast<const char*>(io().buffer(done.buffer));
     // A full buffer, and the caller has room: the rest is most likely there.
-    const std::size_t room = got == io().buffer_size() && size_ > got ? size_ - got : 0;
+    const bool more_wanted = got == io().buffer_size() && size_ > got && find_fd() >= 0;
+    const std::size_t room = more_wanted ? size_ - got : 0;
     PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(got + room));
     if (bytes == nullptr) {
         PyErr_Clear();
@@ -193,7 +163,7 @@ void receive_into_work::begin() noexcept {
     }
     if (buffer.size() == 0) return owner().finish();
     op.prepare_receive_into(fd, buffer.data(), buffer.size());
-    wait();
+    fly();
 }
 
 }  // namespace
@@ -207,10 +177,6 @@ PyObject* await_receive_into(PyObject* socket, PyObject* buffer) noexcept {
     if (!work) return PyErr_NoMemory();
     if (!work->buffer.take(buffer, PyBUF_WRITABLE)) return nullptr;
     return bridge::new_awaitable(std::move(work));
-}
-
-void forget_receives_after_fork() noexcept {
-    receiving::forget_all();
 }
 
 }  // namespace ringloop::python

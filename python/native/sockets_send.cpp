@@ -40,14 +40,15 @@ class send_work final : public socket_work {
         message_.msg_iov = &piece_;
         message_.msg_iovlen = 1;
         op.prepare_send(fd, &message_);
-        submit();
+        fly(true);
     }
     void completed(const completion& done) noexcept override {
-        if (done.result < 0 && done.result != -EAGAIN && done.result != -EINTR)
-            return fail(done.result);
+        const bool failed =
+            done.result < 0 && done.result != -EAGAIN && done.result != -EINTR;
         sent += static_cast<std::size_t>(std::max(done.result, 0));
-        if (sent == buffer.size() || cancelling) return owner().finish();
-        advance();
+        if (!failed && sent < buffer.size() && !cancelling) return advance();
+        landed();
+        failed ? fail(done.result) : owner().finish();
     }
     iovec piece_ = {};
     msghdr message_ = {};
@@ -90,7 +91,7 @@ class call_work final : public socket_work {
     void completed(const completion& done) noexcept override;
     void wait() noexcept {
         op.prepare_poll(fd, what_ == ready_for::reading ? poll_in : poll_out);
-        submit();
+        fly();
     }
     // True when it is over: value_ or failure_ is set.
     [[nodiscard]] bool call() noexcept;
@@ -126,6 +127,7 @@ void call_work::begin() noexcept {
 }
 
 void call_work::completed(const completion& done) noexcept {
+    landed();
     if (cancelling) return owner().finish();
     if (done.result < 0) return fail(done.result);
     if (method_ == nullptr) {

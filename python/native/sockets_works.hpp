@@ -15,7 +15,5 @@ enum class ready_for { reading, writing };
 [[nodiscard]] PyObject* await_call(PyObject* socket, ready_for what, const char* method,
                                    PyObject* const* args, Py_ssize_t count) noexcept;
 int prepare_socket_works() noexcept;
-// In a forked child, before its copies of the loops are abandoned: it closes its sockets itself.
-void forget_receives_after_fork() noexcept;
 
 }  // namespace ringloop::python

@@ -436,6 +436,41 @@ def test_a_socket_closed_under_a_receive_closes_when_that_ends(run: Run, pair: P
     run(main())
 
 
+def test_a_socket_closed_under_a_send_sends_all(run: Run, pair: Pair) -> None:
+    """epoll forgot the descriptor, and the send never ended."""
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ours, theirs = pair
+        task = await started(loop.sock_sendall(ours, bytes(8 << 20)))
+        ours.close()
+        got = 0
+        while data := await loop.sock_recv(theirs, 1 << 20):
+            got += len(data)
+        assert got == 8 << 20
+        await task
+        assert ours.fileno() == -1
+
+    run(main())
+
+
+def test_a_socket_closed_under_an_accept_ends_it_with_the_next_connection(run: Run) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.setblocking(False)
+            task = await started(loop.sock_accept(listener))
+            address = listener.getsockname()
+            listener.close()
+            await asyncio.sleep(0.01)
+            with contextlib.suppress(ConnectionError):
+                socket.create_connection(address).close()
+            with pytest.raises(OSError):
+                await asyncio.wait_for(task, 30)
+            assert listener.fileno() == -1
+
+    run(main())
+
+
 def test_a_cancelled_receive_lets_its_closed_socket_go(run: Run, pair: Pair) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
