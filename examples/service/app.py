@@ -25,7 +25,7 @@ from typing import Any
 import aiohttp
 import numpy as np
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -63,11 +63,18 @@ def read_matrices(body: bytes) -> list[Any]:
     stream = io.BytesIO(body)
     try:
         pair = [np.lib.format.read_array(stream, allow_pickle=False) for _ in range(2)]
-    except (ValueError, EOFError) as error:
+    except Exception as error:   # a header is parsed as Python: SyntaxError, RecursionError, any
         raise Refused(400, f"the body must be two .npy files in a row: {error}") from None
     if stream.read(1):
         raise Refused(400, "the body has more after its second .npy")
+    check_answer(*pair)
     return pair
+
+
+def check_answer(a: Any, b: Any) -> None:
+    """A column by a row makes a large answer out of a small body; other shapes are the kernel's."""
+    if a.ndim == b.ndim == 2 and a.shape[0] * b.shape[1] * a.itemsize > BODY_MAX:
+        raise Refused(413, f"the product would have more than {BODY_MAX} bytes")
 
 
 def npy(array: Any) -> bytes:
@@ -109,13 +116,18 @@ class Service:
         data = await self._body(request)
         pixels = await self._compute(lambda: self.work.jpeg_decode(data))
         blurred = await self._compute(lambda: self.work.frame_filter(pixels))
-        return Response(await self.work.jpeg_encode(blurred), media_type="image/jpeg")
+        encoded = await self._compute(lambda: self.work.jpeg_encode(blurred))
+        return Response(encoded, media_type="image/jpeg")
 
     async def file(self, request: Request) -> Response:
         path = self.files.get(request.path_params["path"])
         if path is None:
             raise Refused(404, "the standard library has no file of that path")
-        return Response(await self.work.read_file(path), media_type="application/octet-stream")
+        try:
+            content = await self.work.read_file(path)
+        except OSError as error:   # gone since the start, or not ours to read
+            raise Refused(404, f"the file cannot be read: {error.strerror}") from None
+        return Response(content, media_type="application/octet-stream")
 
     async def mix(self, request: Request) -> Response:
         return JSONResponse(mix_answer(*await asyncio.gather(
@@ -131,8 +143,11 @@ class Service:
             "lag_us": self.lag.take()})
 
     async def _ping(self) -> str:
-        async with self.client.get(self.ping_url) as answer:
-            return await answer.text()
+        try:
+            async with self.client.get(self.ping_url) as answer:
+                return await answer.text()
+        except aiohttp.ClientError as error:   # the service is ending: it listens no more
+            raise Refused(503, f"the inner request failed: {error}") from None
 
     async def _body(self, request: Request) -> bytes:
         if int(request.headers.get("content-length", 0)) > BODY_MAX:
@@ -157,6 +172,11 @@ async def refuse(request: Request, refused: Exception) -> Response:
     return PlainTextResponse(refused.sentence + "\n", status_code=refused.status)
 
 
+async def leave(request: Request, gone: Exception) -> Response:
+    """The client went away before its body was here: nobody reads this, and nothing is wrong."""
+    return Response(status_code=400)
+
+
 def make_app(work: Work, port: int) -> Starlette:
     """The application; `port` is where it will listen, for its requests to itself."""
     service = Service(work, port)
@@ -169,4 +189,4 @@ def make_app(work: Work, port: int) -> Starlette:
             Route("/ping", service.ping),
             Route("/stats", service.stats),
         ],
-        exception_handlers={Refused: refuse}, lifespan=service.lifespan)
+        exception_handlers={Refused: refuse, ClientDisconnect: leave}, lifespan=service.lifespan)

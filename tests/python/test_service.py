@@ -7,6 +7,7 @@ import http.client
 import io
 import json
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -47,6 +48,12 @@ def service(request: pytest.FixtureRequest) -> Iterator[Client]:
         finally:
             process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
+
+
+def npy_header(text: str) -> bytes:
+    """A .npy of version 1 whose header says `text`."""
+    padded = text.ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded.encode()
 
 
 def npy(*arrays: object) -> bytes:
@@ -104,6 +111,10 @@ def test_mix_joins_all_three(service: Client) -> None:
         ("/matmul", npy(np.ones((2, 3), "f"), np.ones((2, 3), "f")), b"rows of b"),
         ("/matmul", npy(np.ones((2, 2), "i4"), np.ones((2, 2), "i4")), b"astype"),
         ("/matmul", npy(*[np.ones((2, 2), "f")] * 3), b"more after"),
+        ("/matmul", npy_header("{'descr': "), b"two .npy"),
+        ("/matmul", npy_header("{[]: 1}"), b"two .npy"),
+        ("/matmul", npy_header("-" * 9000 + "1"), b"two .npy"),
+        ("/matmul", npy_header("{'descr': '<f4', 'fortran_order': 0, 'shape': (2, 2)}"), b"npy"),
         ("/frame", b"no photograph", b"Not a JPEG"),
         ("/frame", b"", b"empty"),
     ],
@@ -114,3 +125,27 @@ def test_mistakes_are_answered_with_400_and_a_sentence(
     status, answer = service.ask("POST", path, body)
     assert status == 400
     assert words in answer
+
+
+@pytest.mark.parametrize("side", [5000, 300_000])
+def test_a_small_body_cannot_ask_for_a_huge_product(service: Client, side: int) -> None:
+    column, row = np.ones((side, 1), "f"), np.ones((1, side), "f")
+    status, answer = service.ask("POST", "/matmul", npy(column, row))
+    assert (status, b"product" in answer) == (413, True)
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids="-".join)
+def test_clients_that_leave_in_their_body_are_no_error(variant: tuple[str, str]) -> None:
+    command = [sys.executable, str(SERVE), "--loop", variant[0], "--work", variant[1], "--port=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        address = ("127.0.0.1", json.loads(process.stdout.readline())["port"])
+        for path in ("/matmul", "/frame"):
+            for _ in range(20):
+                with socket.create_connection(address) as leaving:
+                    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nxx"
+                    leaving.sendall(head.encode())
+        assert Client(process, address[1]).ask("GET", "/ping") == (200, b"ok")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert (process.returncode, b"Traceback" in errors) == (0, False), errors.decode()
