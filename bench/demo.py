@@ -36,6 +36,7 @@ VARIANTS = (
     ("(d) ringloop", "ringloop", "native"),
 )
 IN_FLIGHT = 32
+SECONDS_MAX = 3600
 
 
 def measure(variant: tuple[str, str, str], plans: plan.Plans, client: Path, seconds: float,
@@ -80,10 +81,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the record there")
     parser.add_argument("--port", type=int, default=0, help="of the service (0: any free one)")
     options = parser.parse_args(arguments)
-    if not options.seconds > 0:
-        parser.error("--seconds must be above 0")
+    if not 0 < options.seconds <= SECONDS_MAX:
+        parser.error(f"--seconds must be above 0 and at most {SECONDS_MAX}")
     if not 0 <= options.port <= 65535:
         parser.error("--port must be 0 to 65535")
+    if options.json:   # asked now: a record that cannot be written is a run for nothing
+        try:
+            options.json.open("a").close()
+        except OSError as error:
+            parser.error(f"--json: {error}")
     return options
 
 

@@ -149,3 +149,12 @@ def test_clients_that_leave_in_their_body_are_no_error(variant: tuple[str, str])
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
     assert (process.returncode, b"Traceback" in errors) == (0, False), errors.decode()
+
+
+@pytest.mark.parametrize(
+    "options", [["--json", "/nonexistent/record"], ["--seconds", "inf"], ["--port", "70000"]]
+)
+def test_the_demo_refuses_options_before_it_measures(options: list[str]) -> None:
+    demo = [sys.executable, str(SERVE.parents[2] / "bench" / "demo.py"), *options]
+    ended = subprocess.run(demo, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, f"error: {options[0]}" in ended.stderr) == (2, True), ended.stderr
