@@ -1,8 +1,9 @@
 """Pipes of EventLoop: CPython's own pipe transports over our readers and writers, mended.
 
 A pipe transport owns the pipe object it was given and closes it once, after connection_lost(). The
-mends concern endings (aborted twice, lost twice, closed before it was watched), what is sent of a
-buffer whose items are no bytes, and peers that send instead of going away. Thread: the loop's.
+mends concern endings (aborted twice, lost twice, closed before it was watched, closed by its user),
+what is sent of a buffer whose items are no bytes, and peers that send instead of going away.
+Thread: the loop's.
 """
 
 from __future__ import annotations
@@ -24,10 +25,18 @@ class _PipeEnd:
     def _call_connection_lost(self, exc: BaseException | None) -> None:
         if self._pipe is None:
             return
-        # A transport that was closed before connection_made() is watched from behind its end.
-        self._loop._remove_reader(self._fileno)
-        self._loop._remove_writer(self._fileno)
+        if self._has_its_number():
+            # A transport closed before connection_made() is watched from behind its end.
+            self._loop._remove_reader(self._fileno)
+            self._loop._remove_writer(self._fileno)
         super()._call_connection_lost(exc)  # type: ignore[misc]  # the stock class's
+
+    def _has_its_number(self) -> bool:
+        """False where the pipe was closed by its user: the number may be another file's by now."""
+        try:
+            return bool(self._pipe.fileno() == self._fileno)
+        except ValueError:
+            return False
 
 
 class ReadPipeTransport(_PipeEnd, _unix._UnixReadPipeTransport):  # type: ignore[misc]

@@ -173,6 +173,30 @@ async def test_a_transport_closed_before_it_started_is_not_watched(side):
         assert not loop.remove_reader(fd) and not loop.remove_writer(fd)
 
 
+@pytest.mark.parametrize("connect", [reading, writing])
+async def test_a_pipe_closed_by_its_user_takes_no_watch_of_the_next_owner_of_its_number(connect):
+    """A child's pidfd that got the number lost its watch: wait() never ended."""
+    loop = asyncio.get_running_loop()
+    with a_pipe() as (reader, writer):
+        file = reader if connect is reading else writer
+        transport, protocol = await connect(file)
+        number = file.fileno()
+        transport.close()
+        file.close()
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            if ours.fileno() != number:
+                os.dup2(ours.fileno(), number)
+            readable = loop.create_future()
+            loop.add_reader(number, lambda: readable.done() or readable.set_result(None))
+            await protocol.lost
+            theirs.send(b"x")
+            await asyncio.wait_for(readable, 30)
+            loop.remove_reader(number)
+            if ours.fileno() != number:
+                os.close(number)
+
+
 @pytest.mark.parametrize("side", [0, 1])
 async def test_a_factory_that_raises_leaves_the_pipe_to_its_owner(side):
     def factory():
