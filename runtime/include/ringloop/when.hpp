@@ -1,14 +1,19 @@
-// Combinators: a task with a stop token, with a time limit, several at once.
+// Combinators: a task with a stop token, with a time limit, out of a stop's reach; several at once,
+// all of them or the first.
 //
-// All wait for what they started: nothing is left behind. Cancel: passed on to the tasks.
+// All wait for what they started: nothing is left behind. Cancel: passed on to the tasks, but by
+// shield().
 #pragma once
 
 #include <chrono>
 #include <optional>
+#include <stdexcept>
 #include <stop_token>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "ringloop/detail/operation_await.hpp"
 #include "ringloop/detail/remote_stop.hpp"
@@ -94,6 +99,90 @@ requires((sizeof...(T) > 0) &&
     });
     co_return std::apply([](auto&... outcome) { return std::tuple<T...>(outcome.take()...); },
                          outcomes);
+}
+
+// The same for any number of tasks of one type.
+template <class T>
+requires(!std::is_void_v<T>) task<std::vector<T>> when_all(std::vector<task<T>> work) {
+    std::vector<result<T>> outcomes(work.size());
+    co_await with_group([&](task_group& group) -> task<void> {
+        for (std::size_t i = 0; i < work.size(); ++i)
+            group.spawn(detail::into(std::move(work[i]), outcomes[i]));
+        co_return;
+    });
+    std::vector<T> values;
+    values.reserve(outcomes.size());
+    for (result<T>& outcome : outcomes) values.push_back(outcome.take());
+    co_return values;
+}
+
+namespace detail {
+
+template <class T>
+using value_or_monostate = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+
+// Puts the value of `work` into `first`, as alternative I, unless somebody was faster; and stops
+// the group.
+template <std::size_t I, class T, class Variant>
+task<void> race(task<T> work, std::optional<Variant>& first, task_group& group) {
+    if constexpr (std::is_void_v<T>) {
+        co_await std::move(work);
+        if (!first) first.emplace(std::in_place_index<I>);
+    } else {
+        T value = co_await std::move(work);
+        if (!first) first.emplace(std::in_place_index<I>, std::move(value));
+    }
+    group.cancel();
+}
+
+template <class T>
+task<void> race_of_many(task<T> work, std::size_t index,
+                        std::optional<std::pair<std::size_t, T>>& first, task_group& group) {
+    T value = co_await std::move(work);
+    if (!first) first.emplace(index, std::move(value));
+    group.cancel();
+}
+
+}  // namespace detail
+
+// The first of them: index() says which. The others are stopped and waited for; a value of theirs
+// that came all the same is dropped. A failure stops the others, too, and is thrown, also one that
+// came after the first value.
+template <class... T>
+requires(sizeof...(T) >
+         0) task<std::variant<detail::value_or_monostate<T>...>> when_any(task<T>... work) {
+    std::optional<std::variant<detail::value_or_monostate<T>...>> first;
+    std::tuple<task<T>...> tasks(std::move(work)...);
+    co_await with_group([&](task_group& group) -> task<void> {
+        [&]<std::size_t... I>(std::index_sequence<I...>) {
+            (group.spawn(detail::race<I>(std::move(std::get<I>(tasks)), first, group)), ...);
+        }
+        (std::index_sequence_for<T...>{});
+        co_return;
+    });
+    co_return std::move(*first);
+}
+
+// The same for any number of tasks of one type, at least one: index and value. Throws
+// std::invalid_argument for none.
+template <class T>
+requires(!std::is_void_v<T>) task<std::pair<std::size_t, T>> when_any(std::vector<task<T>> work) {
+    if (work.empty()) throw std::invalid_argument("ringloop::when_any: no tasks");
+    std::optional<std::pair<std::size_t, T>> first;
+    co_await with_group([&](task_group& group) -> task<void> {
+        for (std::size_t i = 0; i < work.size(); ++i)
+            group.spawn(detail::race_of_many(std::move(work[i]), i, first, group));
+        co_return;
+    });
+    co_return std::move(*first);
+}
+
+// Runs `work` out of reach of a stop of the awaiting coroutine: its end is waited for, and its
+// value returned, nothing lost; the stop shows at the next await.
+template <class T>
+task<T> shield(task<T> work) {
+    stop_scope apart;
+    co_return co_await std::move(work).in(apart);
 }
 
 }  // namespace ringloop
