@@ -6,5 +6,6 @@ if(NOT PYBIND11_INCLUDE)
 endif()
 if(NOT PYBIND11_INCLUDE)
     message(FATAL_ERROR "pybind11 is needed by the kernels' module and the tests' simulation: "
-                        "apt-get install pybind11-dev, or pip install pybind11")
+                        "apt-get install pybind11-dev, or pip install pybind11 "
+                        "(or do without: -DRINGLOOP_KERNELS=OFF)")
 endif()

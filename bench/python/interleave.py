@@ -137,12 +137,10 @@ def compare(rounds: dict[str, list[Round]], key: str) -> stats.Ratio:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--rounds", type=int, default=6)
+    parser = report.options("interleave", __doc__, rounds=6)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--variants", default="bd", help="b and d are always there")
     parser.add_argument("--cores", type=lambda text: set(map(int, text.split(","))), default={0, 1})
-    parser.add_argument("--json")
     options = parser.parse_args()
     variants = sorted(set(options.variants) | {"b", "d"})
     rounds: dict[str, list[Round]] = {variant: [] for variant in variants}

@@ -88,12 +88,10 @@ def rows(values: Values, rivals: list[str]) -> list[list[str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--rounds", type=int, default=6)
+    parser = report.options("loops", __doc__, rounds=6)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--only", choices=("micro", "echo"))
     parser.add_argument("--loops", default="asyncio,uvloop,rloop")
-    parser.add_argument("--json")
     options = parser.parse_args()
     rivals = [name for name in options.loops.split(",") if name != "ringloop"]  # it is always there
     loops = ["ringloop", *rivals]

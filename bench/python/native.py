@@ -9,7 +9,6 @@ better than epoll.
 """
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -57,12 +56,9 @@ def label(cell: Cell) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="./dev bench native", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser = report.options("native", __doc__, rounds=7)
     parser.add_argument("--seconds", type=float, default=0.6)
     parser.add_argument("--only", help="servers besides epoll, by name")
-    parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     wanted = options.only.split(",") if options.only else list(SERVERS)
     servers = [name for name in SERVERS if (name in wanted or name == YARDSTICK)

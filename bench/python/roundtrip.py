@@ -102,13 +102,7 @@ def run_host(host: str, cores: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="./dev bench roundtrip",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", metavar="FILE")
+    parser = report.options("roundtrip", __doc__)
     parser.add_argument("--host", help=argparse.SUPPRESS)
     parser.add_argument("--cores", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()

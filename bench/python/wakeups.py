@@ -110,14 +110,8 @@ def python_rates(host: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="./dev bench wakeups",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = report.options("wakeups", __doc__)
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--host", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.host:

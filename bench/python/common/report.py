@@ -1,6 +1,7 @@
 """Tables for people, JSON for the record, and the last line `ratio=…`."""
 from __future__ import annotations
 
+import argparse
 import datetime
 import importlib.metadata
 import json
@@ -12,6 +13,15 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
+
+
+def options(name: str, description: str | None, rounds: int = 5) -> argparse.ArgumentParser:
+    """What every benchmark takes; its own may be added."""
+    parser = argparse.ArgumentParser(prog=f"./dev bench {name}", description=description,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--json", metavar="FILE")
+    return parser
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
