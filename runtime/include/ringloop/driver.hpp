@@ -46,7 +46,7 @@ struct driver_config {
     unsigned completion_entries = 4096;
     unsigned buffer_count = 64;     // power of two
     unsigned buffer_size = 65536;   // bytes
-    unsigned file_threads_max = 4;  // epoll body only
+    unsigned file_threads_max = 4;  // for calls; in the epoll body for files, too
     // The driver stays on the thread that makes it: the ring runs its task work in our waits alone
     // (DEFER_TASKRUN), which is cheaper. adopt_thread() then refuses any other thread.
     bool pinned = false;

@@ -20,6 +20,11 @@ inline constexpr unsigned op_read = 22;
 inline constexpr unsigned op_write = 23;
 inline constexpr unsigned op_send = 26;
 inline constexpr unsigned op_recv = 27;
+inline constexpr unsigned op_renameat = 35;
+inline constexpr unsigned op_unlinkat = 36;
+inline constexpr unsigned op_mkdirat = 37;
+inline constexpr unsigned op_symlinkat = 38;
+inline constexpr unsigned op_linkat = 39;
 
 // The last opcode of Linux 6.1 (SENDMSG_ZC), the oldest kernel that is supported: a profile of it
 // masks everything above.

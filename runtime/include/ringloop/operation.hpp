@@ -50,6 +50,12 @@ enum class op_code : std::uint8_t {
     statx,         // result: 0
     fsync,         // result: 0
     close,         // result: 0
+    rename,        // result: 0, like those that follow
+    unlink,        // a file's name, or with AT_REMOVEDIR an empty directory
+    mkdir,
+    link,
+    symlink,
+    call,  // a function on a worker, for what the kernel has no operation for; result: its own
 };
 
 enum class op_state : std::uint8_t { idle, submitted, abandoned, done };
@@ -97,6 +103,23 @@ struct statx_arguments {  // `fd` is the directory, or the file with AT_EMPTY_PA
 struct fsync_arguments {
     bool data_only;
 };
+struct path_arguments {  // unlink, mkdir; `fd` is the directory
+    const char* path;
+    int flags;
+    mode_t mode;
+};
+struct two_paths_arguments {  // rename, link, symlink; `fd` is the directory of a path to follow
+    const char* path;         // symlink: what it shall point to
+    const char* new_path;
+    int new_directory;
+    int flags;
+};
+struct call_arguments {
+    // Never touches its operation, and returns what an operation ends with: not negative, or a
+    // negated errno (never EINTR). A cancel drops it before it has begun and else waits for it.
+    std::int32_t (*function)(void* context) noexcept;
+    void* context;
+};
 
 class operation {
   public:
@@ -130,6 +153,14 @@ class operation {
                        struct statx* result) noexcept;
     void prepare_fsync(int fd, bool data_only) noexcept;
     void prepare_close(int fd) noexcept;
+    void prepare_rename(int directory, const char* path, int new_directory, const char* new_path,
+                        int flags = 0) noexcept;
+    void prepare_unlink(int directory, const char* path, int flags = 0) noexcept;
+    void prepare_mkdir(int directory, const char* path, mode_t mode) noexcept;
+    void prepare_link(int directory, const char* path, int new_directory, const char* new_path,
+                      int flags = 0) noexcept;
+    void prepare_symlink(const char* target, int directory, const char* path) noexcept;
+    void prepare_call(std::int32_t (*function)(void* context) noexcept, void* context) noexcept;
 
     handler on_complete = nullptr;
     union {
@@ -141,6 +172,9 @@ class operation {
         open_arguments open;
         statx_arguments statx;
         fsync_arguments fsync;
+        path_arguments path;
+        two_paths_arguments paths;
+        call_arguments call;
     } arguments = {};
     int fd = -1;
     op_code code = op_code::nop;

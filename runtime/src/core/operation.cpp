@@ -87,4 +87,37 @@ void operation::prepare_close(int new_fd) noexcept {
     prepare(op_code::close, new_fd, false);
 }
 
+void operation::prepare_rename(int directory, const char* path, int new_directory,
+                               const char* new_path, int flags) noexcept {
+    prepare(op_code::rename, directory, false);
+    arguments.paths = {path, new_path, new_directory, flags};
+}
+
+void operation::prepare_unlink(int directory, const char* path, int flags) noexcept {
+    prepare(op_code::unlink, directory, false);
+    arguments.path = {path, flags, 0};
+}
+
+void operation::prepare_mkdir(int directory, const char* path, mode_t mode) noexcept {
+    prepare(op_code::mkdir, directory, false);
+    arguments.path = {path, 0, mode};
+}
+
+void operation::prepare_link(int directory, const char* path, int new_directory,
+                             const char* new_path, int flags) noexcept {
+    prepare(op_code::link, directory, false);
+    arguments.paths = {path, new_path, new_directory, flags};
+}
+
+void operation::prepare_symlink(const char* target, int directory, const char* path) noexcept {
+    prepare(op_code::symlink, -1, false);
+    arguments.paths = {target, path, directory, 0};
+}
+
+void operation::prepare_call(std::int32_t (*function)(void* context) noexcept,
+                             void* context) noexcept {
+    prepare(op_code::call, -1, false);
+    arguments.call = {function, context};
+}
+
 }  // namespace ringloop

@@ -32,6 +32,12 @@ enum class step_kind : std::uint8_t {
     statx,
     fsync,
     close,
+    rename,
+    unlink,
+    mkdir,
+    link,
+    symlink,
+    call,
     cancel,    // a cancel request that found its operation undecided
     try_send,  // the verbs
     try_receive,

@@ -105,6 +105,12 @@ class simulated_kernel {
     // ---- the file system: absolute paths, or relative to a directory's descriptor (AT_FDCWD: /)
     int open(int directory, const char* path, int flags, mode_t mode);
     int describe(int directory, const char* path, int flags, struct statx* result);
+    int rename(int directory, const char* path, int new_directory, const char* new_path,
+               int flags);
+    int unlink(int directory, const char* path, int flags);  // AT_REMOVEDIR: a directory
+    int make_directory(int directory, const char* path, mode_t mode);
+    int link(int directory, const char* path, int new_directory, const char* new_path);
+    int make_symlink(const char* target, int directory, const char* path);
     void add_directory(const std::string& path);
     void add_file(const std::string& path, std::string_view content);
     [[nodiscard]] bool has_file(const std::string& path) const;
@@ -132,6 +138,11 @@ class simulated_kernel {
     [[nodiscard]] std::uint32_t datagram_events(const simulated_object& socket) const noexcept;
     std::string resolve(int directory, const char* path) const;
     int open_at(const std::string& path, int flags, mode_t mode, object_ref& opened);
+    // What the last part of a path stands for, links followed: "" if they go in a circle.
+    [[nodiscard]] std::string follow(std::string path) const;
+    // Whether a new name may stand there: 0, or a negated errno.
+    [[nodiscard]] int may_name(const std::string& path) const;
+    [[nodiscard]] bool has_entries(const std::string& directory) const;
 
     kernel_limits limits_;
     std::vector<object_ref> table_;

@@ -129,6 +129,12 @@ void epoll_driver::start(operation& op) noexcept {
         case op_code::open:
         case op_code::statx:
         case op_code::fsync:
+        case op_code::rename:
+        case op_code::unlink:
+        case op_code::mkdir:
+        case op_code::link:
+        case op_code::symlink:
+        case op_code::call:
             return start_file(op);
         case op_code::close:
             return start_close(op);

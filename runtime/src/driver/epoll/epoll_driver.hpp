@@ -18,7 +18,7 @@
 
 #include <vector>
 
-#include "driver/epoll/file_pool.hpp"
+#include "driver/file_pool.hpp"
 #include "driver/kernel_driver.hpp"
 
 namespace ringloop::epoll {

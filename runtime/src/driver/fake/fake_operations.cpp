@@ -16,7 +16,8 @@ namespace ringloop::testing {
 namespace {
 
 bool needs_descriptor(const operation& op) noexcept {
-    return op.code != op_code::nop && op.code != op_code::open && op.code != op_code::statx;
+    return op.code != op_code::nop && op.code != op_code::open && op.code != op_code::statx &&
+           op.code < op_code::rename;
 }
 
 bool takes_time(const operation& op, const simulated_object* target) noexcept {
@@ -24,6 +25,12 @@ bool takes_time(const operation& op, const simulated_object* target) noexcept {
         case op_code::open:
         case op_code::statx:
         case op_code::fsync:
+        case op_code::rename:
+        case op_code::unlink:
+        case op_code::mkdir:
+        case op_code::link:
+        case op_code::symlink:
+        case op_code::call:
             return true;
         case op_code::read:
         case op_code::write:
@@ -282,6 +289,28 @@ std::int64_t fake_driver::perform_file(flight& f, std::size_t max) {
             return kernel_.is_file(*f.target) ? 0 : -EINVAL;
         case op_code::close:
             return kernel_.close(op.fd);
+        case op_code::call:
+            return op.arguments.call.function(op.arguments.call.context);
+        default:
+            return perform_naming(op);
+    }
+}
+
+std::int64_t fake_driver::perform_naming(const operation& op) {
+    const int directory = op.fd < 0 ? AT_FDCWD : op.fd;
+    const path_arguments& one = op.arguments.path;
+    const two_paths_arguments& two = op.arguments.paths;
+    switch (op.code) {
+        case op_code::rename:
+            return kernel_.rename(directory, two.path, two.new_directory, two.new_path, two.flags);
+        case op_code::unlink:
+            return kernel_.unlink(directory, one.path, one.flags);
+        case op_code::mkdir:
+            return kernel_.make_directory(directory, one.path, one.mode);
+        case op_code::link:
+            return kernel_.link(directory, two.path, two.new_directory, two.new_path);
+        case op_code::symlink:
+            return kernel_.make_symlink(two.path, two.new_directory, two.new_path);
         default:
             return 0;
     }

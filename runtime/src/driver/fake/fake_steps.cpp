@@ -13,7 +13,8 @@ constexpr std::size_t steps_shown = 40;
 
 constexpr const char* operation_names[] = {"nop",   "accept", "connect", "receive", "receive_into",
                                            "send",  "poll",   "open",    "read",    "write",
-                                           "statx", "fsync",  "close"};
+                                           "statx", "fsync",  "close",   "rename",  "unlink",
+                                           "mkdir", "link",   "symlink", "call"};
 constexpr const char* stage_names[] = {"queued", "waiting", "held back", "running", "decided"};
 
 }  // namespace

@@ -15,7 +15,8 @@ constexpr std::string_view domain_names[] = {"work", "enter", "wait"};
 constexpr std::string_view kind_names[] = {
     "nop",        "accept",     "connect",       "receive",      "receive_into", "send",
     "poll",       "open",       "read",          "write",        "statx",        "fsync",
-    "close",      "cancel",     "try_send",      "try_receive",  "try_recvmmsg", "try_sendmmsg",
+    "close",      "rename",     "unlink",        "mkdir",        "link",         "symlink",
+    "call",       "cancel",     "try_send",      "try_receive",  "try_recvmmsg", "try_sendmmsg",
     "try_pread",  "try_close",  "make_socket",   "bind",         "listen",       "shutdown",
     "set_option", "get_option", "local_address", "peer_address", "enter",        "wait"};
 constexpr std::string_view fault_names[] = {
@@ -69,6 +70,13 @@ void add_for_operation(list& all, const step_record& step) {
             break;
         case step_kind::fsync:
             add_errors(all, {ENOSPC});
+            break;
+        case step_kind::rename:
+        case step_kind::unlink:
+        case step_kind::mkdir:
+        case step_kind::link:
+        case step_kind::symlink:
+            add_errors(all, {ENOENT, EACCES, ENOSPC, EROFS});
             break;
         default:
             break;

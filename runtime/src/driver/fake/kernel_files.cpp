@@ -12,12 +12,12 @@ namespace {
 
 constexpr std::uint32_t block_size = 4096;
 
+}  // namespace
+
 std::string parent_of(const std::string& path) {
     const std::size_t slash = path.rfind('/');
     return slash == 0 ? "/" : path.substr(0, slash);
 }
-
-}  // namespace
 
 void simulated_kernel::add_directory(const std::string& path) {
     const auto directory = std::make_shared<simulated_file>();
@@ -71,8 +71,10 @@ std::string simulated_kernel::resolve(int directory, const char* path) const {
 }
 
 int simulated_kernel::open(int directory, const char* path, int flags, mode_t mode) {
-    const std::string whole = resolve(directory, path);
+    std::string whole = resolve(directory, path);
     if (whole.empty()) return -EBADF;
+    whole = follow(whole);
+    if (whole.empty()) return -ELOOP;
     object_ref opened;
     const int result = open_at(whole, flags, mode, opened);
     return result < 0 ? result : install(opened);
@@ -136,8 +138,10 @@ int simulated_kernel::describe(int directory, const char* path, int flags, struc
         if (object == nullptr) return -EBADF;
         file = object->file;
     } else {
-        const std::string whole = resolve(directory, path);
+        std::string whole = resolve(directory, path);
         if (whole.empty()) return -EBADF;
+        if ((flags & AT_SYMLINK_NOFOLLOW) == 0) whole = follow(whole);
+        if (whole.empty()) return -ELOOP;
         const auto found = files_.find(whole);
         if (found == files_.end()) return -ENOENT;
         file = found->second;
@@ -149,6 +153,7 @@ int simulated_kernel::describe(int directory, const char* path, int flags, struc
     result->stx_mode = S_IFSOCK | 0777;
     if (file == nullptr) return 0;  // a socket or pipe
     result->stx_mode = static_cast<std::uint16_t>(file->mode);
+    result->stx_nlink = file->names;
     result->stx_ino = file->inode;
     result->stx_size = file->bytes.size();
     result->stx_blocks = (file->bytes.size() + 511) / 512;

@@ -66,7 +66,11 @@ struct simulated_file {
     std::uint64_t inode = 0;
     mode_t mode = 0;
     bool directory = false;
+    unsigned names = 1;
 };
+
+// The directory that a clean absolute path is in.
+[[nodiscard]] std::string parent_of(const std::string& path);
 
 enum class object_kind { socket, listener, pipe_reader, pipe_writer, file, foreign };
 enum class socket_state { fresh, connecting, connected };

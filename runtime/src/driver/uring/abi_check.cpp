@@ -22,6 +22,11 @@ static_assert(op_read == IORING_OP_READ);
 static_assert(op_write == IORING_OP_WRITE);
 static_assert(op_send == IORING_OP_SEND);
 static_assert(op_recv == IORING_OP_RECV);
+static_assert(op_renameat == IORING_OP_RENAMEAT);
+static_assert(op_unlinkat == IORING_OP_UNLINKAT);
+static_assert(op_mkdirat == IORING_OP_MKDIRAT);
+static_assert(op_symlinkat == IORING_OP_SYMLINKAT);
+static_assert(op_linkat == IORING_OP_LINKAT);
 static_assert(op_last_of_6_1 == IORING_OP_SENDMSG_ZC);
 
 static_assert(sizeof(io_uring_sqe) == 64);

@@ -78,6 +78,22 @@ void describe(const operation& op, io_uring_sqe& sqe) noexcept {
                                          a.fsync.data_only ? IORING_FSYNC_DATASYNC : 0);
         case op_code::close:
             return ::io_uring_prep_close(&sqe, op.fd);
+        case op_code::rename:
+            return ::io_uring_prep_renameat(&sqe, op.fd, a.paths.path, a.paths.new_directory,
+                                            a.paths.new_path,
+                                            static_cast<unsigned>(a.paths.flags));
+        case op_code::unlink:
+            return ::io_uring_prep_unlinkat(&sqe, op.fd, a.path.path, a.path.flags);
+        case op_code::mkdir:
+            return ::io_uring_prep_mkdirat(&sqe, op.fd, a.path.path, a.path.mode);
+        case op_code::link:
+            return ::io_uring_prep_linkat(&sqe, op.fd, a.paths.path, a.paths.new_directory,
+                                          a.paths.new_path, a.paths.flags);
+        case op_code::symlink:
+            return ::io_uring_prep_symlinkat(&sqe, a.paths.path, a.paths.new_directory,
+                                             a.paths.new_path);
+        case op_code::call:
+            return;  // a worker's
     }
 }
 

@@ -34,6 +34,9 @@ constexpr used_opcode used[] = {
     {abi::op_close, "CLOSE"},       {abi::op_statx, "STATX"},
     {abi::op_read, "READ"},         {abi::op_write, "WRITE"},
     {abi::op_send, "SEND"},         {abi::op_recv, "RECV"},
+    {abi::op_renameat, "RENAMEAT"}, {abi::op_unlinkat, "UNLINKAT"},
+    {abi::op_mkdirat, "MKDIRAT"},   {abi::op_symlinkat, "SYMLINKAT"},
+    {abi::op_linkat, "LINKAT"},
 };
 
 // What the protocol here relies on beyond the opcodes.

@@ -32,7 +32,7 @@ void relax() noexcept {
 }  // namespace
 
 uring_driver::uring_driver(const driver_config& config, std::vector<std::string>& missing)
-    : kernel_driver(config) {
+    : kernel_driver(config), workers_(config.file_threads_max, wake_fd_) {
     ring_ = open_ring(config, pool_memory_, capabilities_, missing);
     capabilities_.chosen = backend::uring;
     pinned_ = config.pinned;
@@ -46,6 +46,7 @@ uring_driver::~uring_driver() {
 
 void uring_driver::abandon_after_fork() noexcept {
     ::close(ring_.io.ring_fd);  // its mappings are not here: no unmapping
+    workers_.abandon();
     abandon_kernel_parts();
 }
 
@@ -88,6 +89,7 @@ std::uint64_t uring_driver::take_slot(operation& op) {
 }
 
 void uring_driver::body_submit(operation& op) noexcept {
+    if (op.code == op_code::call) return start_call(op);
     io_uring_sqe* sqe = next_sqe();
     describe(op, *sqe);
     op.driver_word = take_slot(op);
@@ -102,7 +104,25 @@ void uring_driver::cancel_user_data(std::uint64_t user_data) noexcept {
 }
 
 void uring_driver::body_cancel(operation& op) noexcept {
-    cancel_user_data(op.driver_word);
+    if (op.code != op_code::call) return cancel_user_data(op.driver_word);
+    if (!workers_.withdraw(op)) return;  // it runs to its end
+    --calls_;
+    complete(op, {.result = -ECANCELED});
+}
+
+void uring_driver::start_call(operation& op) noexcept {
+    const int result = workers_.post(op);
+    if (result < 0) return complete(op, {.result = result});
+    ++calls_;
+}
+
+std::size_t uring_driver::drain_calls() noexcept {
+    std::size_t count = 0;
+    for (file_pool::finished next{}; workers_.collect(next); ++count) {
+        --calls_;
+        complete(*next.op, {.result = next.result});
+    }
+    return count;
 }
 
 void uring_driver::body_flush() noexcept {
@@ -191,6 +211,7 @@ uring_driver::news uring_driver::reap() noexcept {
         ++counters_.enters;
         if (::io_uring_get_events(&ring_.io) < 0) break;
     }
+    if (calls_ != 0) found.owners += drain_calls();
     return found;
 }
 
@@ -212,6 +233,7 @@ bool uring_driver::spin(const wait_request& request, std::int64_t now) noexcept 
     const std::int64_t end = std::min(request.deadline_ns, now + request.spin_ns);
     for (unsigned round = 1;; ++round) {
         if (::io_uring_cq_ready(&ring_.io) != 0 || kernel_asks() != 0) return true;
+        if (calls_ != 0 && workers_.has_finished()) return true;
         if (request.has_work != nullptr && request.has_work(request.context)) return true;
         relax();
         if (round % 16 == 0 && now_ns() >= end) return false;

@@ -4,11 +4,13 @@
 // What an operation is to the kernel is a slot number with a generation, never an address: a
 // completion for a slot that has moved on is counted and refused before memory is touched.
 // Thread: the driver's. Wakes come through an eventfd whose multishot poll is always armed; its
-// counter is never read, as each write is an edge.
+// counter is never read, as each write is an edge. Workers that have finished a call write to it,
+// too.
 #pragma once
 
 #include <vector>
 
+#include "driver/file_pool.hpp"
 #include "driver/kernel_driver.hpp"
 #include "driver/uring/ring.hpp"
 
@@ -54,6 +56,8 @@ class uring_driver final : public kernel_driver {
     void enter_to_submit() noexcept;
     news reap() noexcept;
     bool take(const io_uring_cqe& cqe) noexcept;
+    void start_call(operation& op) noexcept;
+    std::size_t drain_calls() noexcept;
     [[nodiscard]] bool pending() const noexcept { return ::io_uring_sq_ready(&ring_.io) != 0; }
     [[nodiscard]] unsigned kernel_asks() const noexcept;
     [[nodiscard]] bool spin(const wait_request& request, std::int64_t now) noexcept;
@@ -63,6 +67,8 @@ class uring_driver final : public kernel_driver {
     std::vector<slot> slots_;
     std::uint32_t free_slot_ = no_slot;
     bool wake_armed_ = false;
+    std::size_t calls_ = 0;  // that the workers have
+    file_pool workers_;      // for op_code::call alone
     static constexpr std::uint32_t no_slot = UINT32_MAX;
 };
 

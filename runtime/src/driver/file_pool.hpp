@@ -1,10 +1,12 @@
-// file_pool: file operations that would block, on a bounded number of threads made when needed.
+// file_pool: work that would block, on a bounded number of threads made when needed: all file
+// operations of the epoll body, and the calls of both.
 //
 // Thread: post(), withdraw(), collect() and the destructor belong to the driver's thread; the
 // workers see jobs only. A job copies the operation's scalars and paths; the memory that read and
 // write point to stays the owner's, so those cannot be given up once they run. open and statx can:
 // a worker stuck in them (a FIFO without a peer, a dead network file system) is left behind, its
-// result is thrown away, and its place is taken by a new thread.
+// result is thrown away, and its place is taken by a new thread. What changes names is not given up
+// once it runs: its owner must be able to say that it will not happen any more.
 #pragma once
 
 #include <atomic>
@@ -13,7 +15,7 @@
 
 #include "ringloop/operation.hpp"
 
-namespace ringloop::epoll {
+namespace ringloop {
 
 class file_pool {
   public:
@@ -45,4 +47,4 @@ class file_pool {
     std::shared_ptr<shared> state_;
 };
 
-}  // namespace ringloop::epoll
+}  // namespace ringloop

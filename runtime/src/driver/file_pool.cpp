@@ -1,5 +1,5 @@
 // file_pool: see the header. One mutex guards everything that is shared; files are slow enough.
-#include "driver/epoll/file_pool.hpp"
+#include "driver/file_pool.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-namespace ringloop::epoll {
+namespace ringloop {
 
 struct file_pool::job {
     operation* op = nullptr;  // null: given up
@@ -26,7 +26,10 @@ struct file_pool::job {
     int fd = -1;
     memory_arguments memory{};
     fsync_arguments fsync{};
+    call_arguments call{};
     std::string path;
+    std::string new_path;
+    int new_directory = -1;
     int flags = 0;
     mode_t mode = 0;
     unsigned mask = 0;
@@ -35,6 +38,7 @@ struct file_pool::job {
 
     explicit job(operation& from);
     void run() noexcept;
+    [[nodiscard]] int change_names() noexcept;
     [[nodiscard]] bool owns_its_memory() const noexcept {
         return code == op_code::open || code == op_code::statx;
     }
@@ -74,6 +78,23 @@ file_pool::job::job(operation& from) : op(&from), code(from.code), fd(from.fd) {
         case op_code::fsync:
             fsync = from.arguments.fsync;
             break;
+        case op_code::unlink:
+        case op_code::mkdir:
+            path = from.arguments.path.path;
+            flags = from.arguments.path.flags;
+            mode = from.arguments.path.mode;
+            break;
+        case op_code::rename:
+        case op_code::link:
+        case op_code::symlink:
+            path = from.arguments.paths.path;
+            new_path = from.arguments.paths.new_path;
+            new_directory = from.arguments.paths.new_directory;
+            flags = from.arguments.paths.flags;
+            break;
+        case op_code::call:
+            call = from.arguments.call;
+            break;
         case op_code::read:
         case op_code::write:
             memory = from.arguments.memory;
@@ -97,7 +118,30 @@ int open_for(int directory, const char* path, int flags, mode_t mode) noexcept {
 
 }  // namespace
 
+int file_pool::job::change_names() noexcept {
+    switch (code) {
+        case op_code::rename:
+            return ::renameat2(fd, path.c_str(), new_directory, new_path.c_str(),
+                               static_cast<unsigned>(flags));
+        case op_code::unlink:
+            return ::unlinkat(fd, path.c_str(), flags);
+        case op_code::mkdir:
+            return ::mkdirat(fd, path.c_str(), mode);
+        case op_code::link:
+            return ::linkat(fd, path.c_str(), new_directory, new_path.c_str(), flags);
+        case op_code::symlink:
+            return ::symlinkat(path.c_str(), new_directory, new_path.c_str());
+        default:
+            errno = EINVAL;
+            return -1;
+    }
+}
+
 void file_pool::job::run() noexcept {
+    if (code == op_code::call) {
+        result = call.function(call.context);
+        return;
+    }
     ssize_t value = 0;
     do {
         switch (code) {
@@ -123,8 +167,7 @@ void file_pool::job::run() noexcept {
                 if (value < 0 && errno == EINTR) value = 0;  // Linux has closed it by then
                 break;
             default:
-                value = -1;
-                errno = EINVAL;
+                value = change_names();
                 break;
         }
     } while (value < 0 && errno == EINTR);
@@ -257,4 +300,4 @@ void file_pool::work(const std::shared_ptr<shared>& state, std::uint64_t number)
     }
 }
 
-}  // namespace ringloop::epoll
+}  // namespace ringloop
