@@ -1,0 +1,49 @@
+// blocking: system calls on files for which the ring has no operation. They block for as long as
+// the file system takes, so they run on a worker: inside op_code::call, or offload().
+//
+// Each returns 0 or what it says, or a negated errno (never EINTR: it goes on). What has a `stop`
+// looks at it at least once a millisecond on a local file system and then returns -ECANCELED.
+// Thread: any; what the arguments refer to is the caller's and stays until the return.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ringloop::fs {
+
+struct directory_entry {
+    std::string name;
+    std::uint64_t inode;
+    std::uint8_t kind;         // DT_REG, DT_DIR …
+    std::uint8_t target_kind;  // the same, links followed; DT_UNKNOWN: it points nowhere
+};
+
+// All entries but "." and "..", in the file system's order; with `kinds`, what each is (without,
+// only the names and inodes are right). Entries that vanish meanwhile are DT_UNKNOWN.
+int list_directory(const char* path, bool kinds, const std::atomic<bool>& stop,
+                   std::vector<directory_entry>& found) noexcept;
+int read_link(const char* path, std::string& target) noexcept;
+// `mode`: F_OK, or R_OK | W_OK | X_OK; `flags`: AT_EACCESS, AT_SYMLINK_NOFOLLOW.
+int check_access(const char* path, int mode, int flags) noexcept;
+int change_mode(const char* path, mode_t mode) noexcept;
+int truncate_path(const char* path, std::int64_t size) noexcept;
+int truncate_file(int fd, std::int64_t size) noexcept;
+
+// Copies at most `size` bytes (up to 1 GiB) at `offset` of one file to the same place of another,
+// inside the kernel where it can. Returns how many, fewer only at the end of the source.
+inline constexpr std::size_t copy_step = std::size_t{1} << 20;  // between two looks at `stop`
+std::int32_t copy_part(int from, int to, std::int64_t offset, std::size_t size,
+                       const std::atomic<bool>& stop) noexcept;
+
+// Watching for changes (inotify): a descriptor that is read without blocking, and its watches.
+// Opening and removing do not block.
+int open_watcher() noexcept;
+int add_watch(int watcher, const char* path, std::uint32_t events) noexcept;
+int remove_watch(int watcher, int watch) noexcept;
+
+}  // namespace ringloop::fs
