@@ -62,6 +62,11 @@ def bench(arguments: list[str]) -> int:
     return _script(script, arguments[1:], "bench", machine.BUILD + machine.TEST + machine.BENCH)
 
 
+def soak(arguments: list[str]) -> int:
+    """[--seconds N] [--lives N] [--seed N]   a long run of all traffic: nothing may be left"""
+    return _script(ROOT / "tests" / "soak", arguments, "demo", machine.BUILD)
+
+
 def python(arguments: list[str]) -> int:
     """ARGS…   the project's interpreter with the package importable (release build)"""
     chosen = project.set_up("dev", machine.BUILD + machine.TEST + machine.BENCH, None)
@@ -89,8 +94,8 @@ def docs(arguments: list[str]) -> int:
 
 
 VERBS: dict[str, Callable[[list[str]], int]] = {
-    "setup": setup, "build": build, "test": test, "demo": demo, "bench": bench, "python": python,
-    "tidy": tidy, "format": format_sources, "docs": docs,
+    "setup": setup, "build": build, "test": test, "demo": demo, "bench": bench, "soak": soak,
+    "python": python, "tidy": tidy, "format": format_sources, "docs": docs,
 }
 
 
@@ -134,7 +139,7 @@ def main(arguments: list[str]) -> int:
         print("./dev VERB …\n")
         for name, verb in VERBS.items():
             print(f"  {name:<8} {verb.__doc__}")
-        print("\nPYTHON=/path/to/python picks an interpreter. Not there yet: fuzz and soak.")
+        print("\nPYTHON=/path/to/python picks an interpreter. Not there yet: fuzz.")
         return 0
     if arguments[0] not in VERBS:
         raise Problem(f"there is no verb {arguments[0]}; ./dev alone lists them")

@@ -215,6 +215,7 @@ PARTS: dict[str, tuple[Callable[[Context], list[Tally]], bool]] = {
     "types": (part_types, True),
     "debug": (part_python_debug, True),
     "faults": (_folder("faults"), True),
+    "soak": (_folder("soak"), True),
     "asan": (part_asan, True),
     "tsan": (part_tsan, True),
     "docs": (_folder("docs"), True),
