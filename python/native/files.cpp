@@ -261,6 +261,13 @@ PyObject* file_fsync(PyObject* object, PyObject* data_only) {
     return self == nullptr || truth < 0 ? nullptr : await_fsync(self, truth == 1);
 }
 
+PyObject* file_truncate(PyObject* object, PyObject* value) {
+    file_object* self = usable(object, false, true);
+    std::int64_t size = 0;
+    if (self == nullptr || !read_offset(value, size)) return nullptr;
+    return await_truncate(self, size);
+}
+
 PyObject* file_close(PyObject* object, PyObject*) {
     return await_close(cast(object));
 }
@@ -290,6 +297,7 @@ PyMethodDef methods[] = {
     {"write", file_write, METH_O, "write(data): number of bytes, always all of them."},
     {"pwrite", bridge::method(file_pwrite), METH_FASTCALL, "pwrite(data, offset)."},
     {"fsync", file_fsync, METH_O, "fsync(data_only)."},
+    {"truncate", file_truncate, METH_O, "truncate(size), by a worker."},
     {"close", file_close, METH_NOARGS, "Closes it once nothing is in flight on it."},
     {"fileno", file_fileno, METH_NOARGS, "The descriptor."},
     {nullptr, nullptr, 0, nullptr}};
@@ -359,7 +367,8 @@ int add_file_types(PyObject* module) noexcept {
     os_close = attribute_of("os", "close");
     file_type = reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &spec, nullptr));
     if (unsupported_operation == nullptr || os_close == nullptr || file_type == nullptr) return -1;
-    if (PyModule_AddFunctions(module, file_functions) < 0) return -1;
+    for (PyMethodDef* functions : {file_functions, tree_functions, call_functions})
+        if (PyModule_AddFunctions(module, functions) < 0) return -1;
     if (PyModule_AddObjectRef(module, "File", reinterpret_cast<PyObject*>(file_type)) < 0)
         return -1;
     return add_probe(module);

@@ -109,8 +109,11 @@ class file_work : public bridge::operation_source {
 [[nodiscard]] PyObject* await_write(file_object* file, PyObject* data,
                                     std::int64_t offset) noexcept;
 [[nodiscard]] PyObject* await_fsync(file_object* file, bool data_only) noexcept;
+[[nodiscard]] PyObject* await_truncate(file_object* file, std::int64_t size) noexcept;
 [[nodiscard]] PyObject* await_close(file_object* file) noexcept;
 
 extern PyMethodDef file_functions[];  // open_file, read_bytes, stat: files_paths.cpp
+extern PyMethodDef tree_functions[];  // rename, unlink …: files_tree.cpp
+extern PyMethodDef call_functions[];  // list_directory, read_link …: files_calls.cpp
 
 }  // namespace ringloop::python

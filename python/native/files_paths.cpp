@@ -1,5 +1,5 @@
 // Operations on paths: open_file(), read_bytes() (open, read, close as one await) and stat().
-// Rules in files.hpp. Thread: the loop's, GIL held.
+// Rules in files.hpp and files_paths.hpp. Thread: the loop's, GIL held.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -7,56 +7,40 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
-#include "files.hpp"
+#include "files_paths.hpp"
 #include "ringloop/bridge/python/errors.hpp"
 
 namespace ringloop::python {
-namespace {
 
 using bridge::ref;
 
-// A path as the caller gave it (for messages) and as the kernel takes it.
-struct path_argument {
-    ref given;
-    ref encoded;
-    [[nodiscard]] const char* text() const noexcept { return PyBytes_AS_STRING(encoded.get()); }
-    [[nodiscard]] bool take(PyObject* object) noexcept {
-        PyObject* bytes = nullptr;
-        if (PyUnicode_FSConverter(object, &bytes) == 0) return false;
-        encoded = ref::steal(bytes);
-        given = ref::share(object);
-        return true;
-    }
-};
-
-class path_work : public bridge::operation_source {
-  public:
-    path_argument path;
-
-  protected:
-    void submit_counted() noexcept {
-        ++host().files_in_flight;
-        submit();
-    }
-    void counted_out() noexcept {
-        --host().files_in_flight;
-        host().files_in_place = 0;
-    }
-    PyObject* raise(long error) noexcept {
-        bridge::raise_errno(error, path.given.get());
+PyObject* path_work::raise(long error) noexcept {
+    if (!second.named) {
+        bridge::raise_errno(error, path.named.get());
         return nullptr;
     }
-};
+    const int code = static_cast<int>(error < 0 ? -error : error);
+    const ref exception =
+        ref::steal(PyObject_CallFunction(PyExc_OSError, "isOOO", code, std::strerror(code),
+                                         path.named.get(), Py_None, second.named.get()));
+    if (exception)
+        PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
+    return nullptr;
+}
+
+namespace {
 
 // ---- open
 
 class open_work final : public path_work {
   public:
-    open_work(int flags, mode_t mode, int access) noexcept
+    open_work(int flags, mode_t mode, int access, bool whole) noexcept
         : flags_(flags), mode_(mode), access_(access) {
         takes_back = true;
+        to_the_end = whole;
     }
     void start(bridge::loop_host& host, bridge::awaitable& owner) noexcept override {
         bind(host, owner);
@@ -193,7 +177,7 @@ void read_bytes_work::end(long result) noexcept {
 
 PyObject* read_bytes_work::result() noexcept {
     if (error_ == ESPIPE) {
-        PyErr_Format(PyExc_OSError, "%R is a stream: open it and read()", path.given.get());
+        PyErr_Format(PyExc_OSError, "%R is a stream: open it and read()", path.named.get());
         return nullptr;
     }
     if (error_ != 0) return raise(error_);
@@ -267,23 +251,16 @@ PyObject* stat_work::result() noexcept {
 
 // ---- functions
 
-template <typename Work, typename... Arguments>
-PyObject* await_path(PyObject* path, Arguments... arguments) noexcept {
-    std::unique_ptr<Work> work(new (std::nothrow) Work(arguments...));
-    if (!work) return PyErr_NoMemory();
-    if (!work->path.take(path)) return nullptr;
-    return bridge::new_awaitable(std::move(work));
-}
-
 PyObject* open_file(PyObject*, PyObject* args) noexcept {
     PyObject* path = nullptr;
     int flags = 0;
     unsigned mode = 0;
-    if (PyArg_ParseTuple(args, "OiI", &path, &flags, &mode) == 0) return nullptr;
+    int to_the_end = 0;
+    if (PyArg_ParseTuple(args, "OiI|p", &path, &flags, &mode, &to_the_end) == 0) return nullptr;
     const int way = flags & O_ACCMODE;
     const int access = (way != O_WRONLY ? access_read : 0) | (way != O_RDONLY ? access_write : 0) |
                        ((flags & O_APPEND) != 0 ? access_append : 0);
-    return await_path<open_work>(path, flags, static_cast<mode_t>(mode), access);
+    return await_path<open_work>(path, flags, static_cast<mode_t>(mode), access, to_the_end != 0);
 }
 
 PyObject* read_bytes(PyObject*, PyObject* path) noexcept {
@@ -300,7 +277,7 @@ PyObject* stat(PyObject*, PyObject* args) noexcept {
 }  // namespace
 
 PyMethodDef file_functions[] = {
-    {"open_file", open_file, METH_VARARGS, "open_file(path, flags, mode): awaits a File."},
+    {"open_file", open_file, METH_VARARGS, "open_file(path, flags, mode, to_the_end=False): awaits a File."},
     {"read_bytes", read_bytes, METH_O, "read_bytes(path): awaits the contents."},
     {"stat", stat, METH_VARARGS, "stat(path, follow_symlinks=True): awaits an os.stat_result."},
     {nullptr, nullptr, 0, nullptr}};

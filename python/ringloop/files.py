@@ -11,7 +11,6 @@ A cancelled operation loses nothing: the position moves only with what was deliv
 
 from __future__ import annotations
 
-import asyncio
 import codecs
 import collections.abc
 import io
@@ -118,9 +117,8 @@ class _File:
             raise ValueError(f"size must not be negative: {size}")
         if not self.writable():
             raise io.UnsupportedOperation("not writable: open it with a mode that writes")
-        # No ring operation for it before Linux 6.9, and cutting a large file takes long.
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, os.ftruncate, self._raw.fileno(), size)
+        # By a worker of the driver: the ring has no operation for it before Linux 6.9.
+        await self._raw.truncate(size)
         return size
 
     def __repr__(self) -> str:

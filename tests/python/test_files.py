@@ -254,7 +254,7 @@ def test_errors_name_the_path(on_host: Run, tmp_path: Path) -> None:
         for awaitable in (fs.read_bytes(missing), fs.stat(missing), ringloop.open(missing)):
             with pytest.raises(FileNotFoundError) as caught:
                 await awaitable
-            assert caught.value.filename == missing
+            assert caught.value.filename == str(missing)
         for awaitable in (fs.read_bytes(tmp_path), ringloop.open(tmp_path)):
             with pytest.raises(IsADirectoryError):
                 await awaitable
