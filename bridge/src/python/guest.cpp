@@ -131,6 +131,7 @@ void guest::turn() noexcept {
 // What completes inside its own submit (a cached file, a ready socket) needs no trip through the
 // foreign poller; but a task that never suspends would starve the others.
 void guest::submitted() noexcept {
+    if (ended()) return;  // end_all() waits for each by itself; the foreign loop may be closed
     if (inside_) {
         submitted_inside_ = true;  // the turn under way takes it along before it ends
         return;
