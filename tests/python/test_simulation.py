@@ -17,10 +17,10 @@ from ringloop import _native
 if not hasattr(_native, "Simulation"):
     pytest.skip("built without RINGLOOP_TEST_BACKEND", allow_module_level=True)
 
-from simulated import datagrams, harness
+from simulated import datagrams, harness, names
 from simulated.scenarios import SCENARIOS
 
-SCENARIOS = SCENARIOS | datagrams.SCENARIOS
+SCENARIOS = SCENARIOS | datagrams.SCENARIOS | names.SCENARIOS
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
