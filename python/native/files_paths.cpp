@@ -277,7 +277,8 @@ PyObject* stat(PyObject*, PyObject* args) noexcept {
 }  // namespace
 
 PyMethodDef file_functions[] = {
-    {"open_file", open_file, METH_VARARGS, "open_file(path, flags, mode, to_the_end=False): awaits a File."},
+    {"open_file", open_file, METH_VARARGS,
+     "open_file(path, flags, mode, to_the_end=False): awaits a File."},
     {"read_bytes", read_bytes, METH_O, "read_bytes(path): awaits the contents."},
     {"stat", stat, METH_VARARGS, "stat(path, follow_symlinks=True): awaits an os.stat_result."},
     {nullptr, nullptr, 0, nullptr}};

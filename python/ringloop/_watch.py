@@ -1,4 +1,4 @@
-"""fs.watch(): changes of a file or below a directory, by inotify, whose descriptor waits on the ring.
+"""fs.watch(): changes of a file or below a directory, by inotify; its descriptor is on the ring.
 
 One descriptor a watch, polled like any other file of the loop; no thread waits. Workers only look
 paths up, where a watch is added and where a new directory is listed. Leaving the block ends the

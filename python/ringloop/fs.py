@@ -3,16 +3,17 @@
 await ringloop.fs.rename(old, new)
 async for entry in ringloop.fs.scandir(folder): …
 
-Where the work is done: stat and all that only looks at it (exists, isfile …), rename, unlink, mkdir,
+Where the work is done: stat and what only looks at it (exists, isfile …), rename, unlink, mkdir,
 rmdir, link, symlink and the contents of files are operations on the ring: no thread is used. The
-kernel offers no operation for listdir, scandir, readlink, access, chmod, truncate and copy: a worker
-of the loop's own driver makes those calls (at most 4, made when needed, ended with the loop; the
-executor of asyncio is not touched). watch waits on the ring. Where io_uring is denied, the
-same workers do all of it.
+kernel offers no operation for listdir, scandir, readlink, access, chmod, truncate and copy: workers
+of the loop's own driver make those calls (at most 4, made when needed, ended with the loop; the
+executor of asyncio is not touched). watch waits on the ring. Where io_uring is denied, the same
+workers do all of it.
 
-Errors are os' own, with filename and filename2 as given. A wrong type, an embedded NUL or a negative
-size is told by the call itself, before anything is awaited. Cancelled work has ended when
-CancelledError arrives: nothing goes on behind it. Whether a name was changed by then is not told.
+Errors are os' own, with filename and filename2 as given. A wrong type, an embedded NUL or a
+negative size is told by the call itself, before anything is awaited. Cancelled work has ended when
+CancelledError arrives: nothing goes on behind it (but an open or a stat that hangs in a dead
+file system is left to a worker). Whether a name was changed by then is not told.
 """
 
 from __future__ import annotations
@@ -372,6 +373,6 @@ def watch(path: StrPath, *, recursive: bool = False) -> Watch:
 
     Entering raises OSError: FileNotFoundError, EMFILE (fs.inotify.max_user_instances), ENOSPC
     (max_user_watches), which the iteration may raise, too, for a new directory. Leaving the block
-    ends the iteration, also in another task, and removes the watch. A cancelled wait loses no change.
+    ends the iteration, also in another task, and removes the watch. A cancelled wait loses nothing.
     """
     return Watch(os.fspath(path), recursive)

@@ -37,10 +37,11 @@ def test_contents_permissions_and_progress(on_host: Run, tmp_path: Path, size: i
     data = make(tmp_path / "from", size, 0o751)
     told: list[tuple[int, int]] = []
 
+    def note(done: int, total: int) -> None:
+        told.append((done, total))
+
     async def main() -> None:
-        made = await fs.copy(
-            tmp_path / "from", tmp_path / "to", progress=lambda done, total: told.append((done, total))
-        )
+        made = await fs.copy(tmp_path / "from", tmp_path / "to", progress=note)
         assert made == str(tmp_path / "to")
         assert (tmp_path / "to").read_bytes() == data
         assert stat.S_IMODE(os.stat(made).st_mode) == 0o751
