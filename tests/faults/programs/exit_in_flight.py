@@ -1,93 +1,257 @@
-"""Ends in the way that is asked for while receives, an accept, sends, timers, a file read, an
-executor call and a kernel are in flight.
+"""Ends in the way that is asked for while work of the kinds that are asked for is in flight.
 
-    exit_in_flight.py end|exit|raise|os-exit|daemon|closed|task-exit|interrupt
+    exit_in_flight.py WAY STATE[,STATE…]
+
+Prints "leaving SECONDS" (of the monotonic clock) right before the end begins. WAYS and STATES below
+list both; state "all" is all of them.
 """
 import asyncio
 import importlib.util
 import os
 import signal
 import socket
+import ssl
+import subprocess
 import sys
+import tempfile
 import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import ringloop
+
+keep: list[object] = []
 
 
 class Sink(asyncio.Protocol):
     pass
 
 
-async def busy() -> None:
-    """Returns with all of it in flight."""
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(Sink, "127.0.0.1", 0)
-    address = server.sockets[0].getsockname()
-    transport, _ = await loop.create_connection(Sink, *address)
-    transport.write(b"x" * (8 << 20))
+def leaving() -> None:
+    print(f"leaving {time.monotonic()}", flush=True)
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
     left, right = socket.socketpair()
     left.setblocking(False)
-    loop.create_task(loop.sock_recv(left, 10))
-    loop.call_later(3600, print)
-    loop.create_task(asyncio.sleep(3600))
-    keep.extend([left, right, server, transport])
-    keep.append(loop.create_task(read_file()))
-    if importlib.util.find_spec("ringloop._kernels") is not None:
-        import numpy
-        a = numpy.ones((512, 512), dtype=numpy.float32)
-        keep.append(loop.create_task(multiply(a)))
+    keep.extend([left, right])
+    return left, right
+
+
+def task(work: Any) -> None:
+    keep.append(asyncio.ensure_future(work))
+
+
+# ---- what is in flight
+
+async def idle() -> None:
+    pass
+
+
+async def receive() -> None:
+    task(asyncio.get_running_loop().sock_recv(pair()[0], 10))
+    reader, _ = await asyncio.open_connection(sock=pair()[0])
+    task(reader.read(1))
+
+
+async def send() -> None:
+    loop = asyncio.get_running_loop()
+    keep.append(server := await loop.create_server(Sink, "127.0.0.1", 0))
+    transport, _ = await loop.create_connection(Sink, *server.sockets[0].getsockname())
+    transport.write(b"x" * (8 << 20))
+    stuck, _ = await loop.create_connection(Sink, sock=pair()[0])       # nobody reads
+    stuck.write(b"x" * (8 << 20))
+    keep.extend([transport, stuck])
+
+
+async def connect() -> None:
+    listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+    keep.append(listener)
+    for _ in range(4):      # the last ones wait for a place
+        task(asyncio.open_connection(*listener.getsockname()))
+
+
+async def datagrams() -> None:
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_datagram_endpoint(
+        asyncio.DatagramProtocol, local_addr=("127.0.0.1", 0))
+    for _ in range(100):
+        transport.sendto(b"x" * 1_000, transport.get_extra_info("sockname"))
+    keep.append(transport)
+
+
+async def files() -> None:
+    async def read() -> None:
+        async with ringloop.open(sys.executable, "rb") as file:
+            while True:
+                await file.pread(65_536, offset=0)
+
+    task(read())
+    read_end, write_end = os.pipe()
+    keep.append(write_end)
+    file = await ringloop.open(f"/proc/self/fd/{read_end}", "rb")
+    keep.append(file)
+    task(file.read(1))      # without an end
+
+
+async def sendfile() -> None:
+    near, _ = pair()
+    keep.append(file := tempfile.TemporaryFile())
+    file.truncate(64 << 20)
+    transport, _ = await asyncio.get_running_loop().create_connection(Sink, sock=near)
+    task(asyncio.get_running_loop().sendfile(transport, file))
+
+
+async def pipes() -> None:
+    loop = asyncio.get_running_loop()
+    read_end, write_end = (open(fd, mode, 0) for fd, mode in zip(os.pipe(), ("rb", "wb")))
+    keep.append(await loop.connect_read_pipe(Sink, read_end))
+    transport, _ = await loop.connect_write_pipe(Sink, write_end)
+    transport.write(b"x" * (1 << 20))
+    transport_and_child = await loop.subprocess_exec(
+        asyncio.SubprocessProtocol, "cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    keep.extend([transport, transport_and_child])
+
+
+async def child() -> None:
+    process = await asyncio.create_subprocess_exec("cat", stdin=subprocess.PIPE,
+                                                   stdout=subprocess.PIPE)
+    task(process.communicate())
+    keep.append(process)
+    assert process.stdin is not None
+    task(asyncio.create_subprocess_exec("cat", stdin=subprocess.PIPE))     # in the middle of it
+
+
+async def handshake() -> None:
+    """TLS towards somebody who says nothing, and a server that waits for a hello."""
+    context = ssl.create_default_context()
+    task(asyncio.get_running_loop().create_connection(
+        Sink, sock=pair()[0], ssl=context, server_hostname="localhost"))
+    server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    keep.append(server := await asyncio.start_server(print, "127.0.0.1", 0, ssl=server_context))
+    keep.append(socket.create_connection(server.sockets[0].getsockname()))
+
+
+async def executor() -> None:
+    """The interpreter waits for such a thread itself: this one goes on for a moment only."""
+    loop = asyncio.get_running_loop()
+    keep.append(loop.run_in_executor(None, threading.Event().wait, 0.2))
+    task(loop.getaddrinfo("localhost", 80))
+
+
+async def timers() -> None:
+    loop = asyncio.get_running_loop()
+    keep.extend(loop.call_later(3_600, print, number) for number in range(100))
+    task(asyncio.sleep(3_600))
+
+
+async def callbacks() -> None:
+    """Always something to do; a signal's handler, too."""
+    loop = asyncio.get_running_loop()
+
+    def again() -> None:
+        loop.call_soon(again)
+
+    again()
+    if threading.current_thread() is threading.main_thread():
+        loop.add_signal_handler(signal.SIGUSR1, print)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+
+async def kernel() -> None:
+    if importlib.util.find_spec("ringloop._kernels") is None:
+        return
+    import numpy
+    a = numpy.ones((1_500, 1_500), dtype=numpy.float32)
+
+    async def multiply() -> None:
+        while True:
+            await ringloop.kernels.matmul(a, a)
+
+    task(multiply())
+
+
+STATES: dict[str, Callable[[], Awaitable[None]]] = {each.__name__: each for each in (
+    idle, receive, send, connect, datagrams, files, sendfile, pipes, child, handshake, executor,
+    timers, callbacks, kernel)}
+
+
+async def busy(states: list[str]) -> None:
+    """Returns with all of it in flight."""
+    for state in states:
+        await STATES[state]()
     await asyncio.sleep(0)
 
 
-async def read_file() -> None:
-    async with ringloop.open(sys.executable, "rb") as file:
-        while True:
-            await file.pread(65536, offset=0)
+# ---- the ends
 
-
-async def multiply(a: object) -> None:
-    while True:
-        await ringloop.kernels.matmul(a, a)
-
-
-keep: list[object] = []
-
-
-async def main(way: str) -> None:
-    await busy()
+async def main(way: str, states: list[str]) -> None:
+    loop = asyncio.get_running_loop()
+    await busy(states)
+    leaving()
     if way == "exit":
         sys.exit(3)
     if way == "raise":
         raise RuntimeError("meant")
     if way == "os-exit":
         os._exit(4)
-    if way == "task-exit":
-        asyncio.get_running_loop().call_soon(sys.exit, 5)
-        await asyncio.sleep(3600)
-    if way == "interrupt":
-        os.kill(os.getpid(), signal.SIGINT)
-        await asyncio.sleep(3600)
+    if way == "callback-exit":
+        loop.call_soon(sys.exit, 5)
+    if way == "timer-exit":
+        loop.call_later(0.01, sys.exit, 6)
+    if way == "thread-exit":
+        threading.Thread(target=loop.call_soon_threadsafe, args=(sys.exit, 7)).start()
+    if way in ("handler-exit", "terminate", "interrupt"):
+        number = signal.SIGINT if way == "interrupt" else signal.SIGTERM
+        if way == "handler-exit":
+            loop.add_signal_handler(number, sys.exit, 8)
+        os.kill(os.getpid(), number)
+    if way == "stop":
+        loop.stop()
+    if way != "end":
+        await asyncio.sleep(3_600)
 
 
-def in_thread() -> None:
+def in_thread(states: list[str]) -> None:
     started = threading.Event()
 
     async def serve() -> None:
-        await busy()
+        await busy(states)
         started.set()
-        await asyncio.sleep(3600)
+        await asyncio.sleep(3_600)
 
     threading.Thread(target=lambda: ringloop.run(serve()), daemon=True).start()
     started.wait()
+    leaving()
 
 
-if __name__ == "__main__":
-    way = sys.argv[1]
+async def closed(states: list[str]) -> None:
+    await busy(states)
+    leaving()
+
+
+def over(way: str, states: list[str]) -> None:
     if way == "daemon":
-        in_thread()
+        in_thread(states)
+    elif way == "daemon-exit":
+        in_thread(states)
+        sys.exit(9)
     elif way == "closed":
-        ringloop.run(busy())
+        ringloop.run(closed(states))
+    elif way == "run-interrupt":
+        ringloop.run(main("interrupt", states))
     else:
         loop = ringloop.new_event_loop()
         asyncio.set_event_loop(loop)
-        loop.run_until_complete(main(way))      # never closed: the interpreter's end does it
+        loop.set_exception_handler(lambda loop, context: None)
+        if way == "stop":
+            keep.append(loop.create_task(main(way, states)))
+            loop.run_forever()
+            loop.close()        # with all of it still in flight
+        else:
+            loop.run_until_complete(main(way, states))      # never closed: the interpreter does
+
+
+if __name__ == "__main__":
+    over(sys.argv[1], list(STATES) if sys.argv[2] == "all" else sys.argv[2].split(","))
