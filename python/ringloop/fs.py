@@ -19,6 +19,7 @@ file system is left to a worker). Whether a name was changed by then is not told
 from __future__ import annotations
 
 import io
+import operator
 import os
 import stat as kinds
 from typing import Any, AnyStr, Callable, Coroutine, overload
@@ -175,7 +176,7 @@ def makedirs(name: StrPath, mode: int = 0o777, exist_ok: bool = False) -> Corout
     it had made stay.
     """
     first = _native.stat(name)
-    return _make_directories(os.fspath(name), mode, exist_ok, first)
+    return _make_directories(os.fspath(name), operator.index(mode), exist_ok, first)
 
 
 async def _make_directories(path: Any, mode: int, exist_ok: bool, first: Any) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import accounts
 from harness.loops import Run
 from ringloop import fs
 
@@ -230,6 +233,7 @@ BAD_CALLS: list[tuple[str, tuple[Any, ...], type[Exception]]] = [
     ("mkdir", (object(),), TypeError),
     ("makedirs", (7,), TypeError),
     ("makedirs", ("a\0b/c",), ValueError),
+    ("makedirs", ("x", "mode"), TypeError),
     ("rmdir", (["x"],), TypeError),
     ("link", ("x", 1), TypeError),
     ("symlink", (1, "x"), TypeError),
@@ -524,3 +528,42 @@ def test_a_loop_that_closes_with_work_in_flight_collects_it(on_host: Run, tmp_pa
     work = loop.run_until_complete(main())
     loop.close()
     assert all(each.done() for each in work)
+
+
+def test_it_leaves_no_memory_behind(on_host: Run, tmp_path: Path) -> None:
+    root = populate(tmp_path / "root")
+
+    async def rounds() -> None:
+        for _ in range(15):
+            await fs.rename(root / "file", root / "new")
+            await fs.rename(root / "new", root / "file")
+            await fs.mkdir(root / "dir")
+            await fs.rmdir(root / "dir")
+            await fs.readlink(root / "link")
+            await fs.access(root / "file", os.R_OK)
+            await fs.truncate(root / "file", 3)
+            await fs.copy(root / "file", root / "copy")
+            async for entry in fs.scandir(root):
+                assert entry.name
+            async with fs.watch(root) as changes:
+                await fs.unlink(root / "copy")
+                await anext(changes)
+            for failing in (fs.unlink(root / "none"), fs.rename(root / "none", root / "x")):
+                try:
+                    await failing
+                except FileNotFoundError:
+                    continue
+            listing = asyncio.ensure_future(fs.listdir(root))
+            await asyncio.sleep(0)
+            listing.cancel()
+            await asyncio.gather(listing, return_exceptions=True)
+
+    async def main() -> None:
+        counts = []
+        for _ in range(6):
+            await rounds()
+            gc.collect()
+            counts.append(sys.getallocatedblocks())
+        accounts.assert_flat(counts, 15)
+
+    on_host(main())
