@@ -111,6 +111,9 @@ class Ground:
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.reports.append(f"{context['message']}: {context.get('exception')!r}")
+        made = context.get("source_traceback")
+        if made is not None:        # in debug mode: where the future or the task was made
+            print(f"{self.reports[-1]}\n{''.join(made.format())}", flush=True)
 
 
 @contextlib.asynccontextmanager

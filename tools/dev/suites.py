@@ -195,6 +195,21 @@ def _folder(name: str, **env: str) -> Callable[[Context], list[Tally]]:
     return part
 
 
+def part_refcounts(context: Context) -> list[Tally]:
+    """Each module of the Python suite five times in one process: none may leave more each time."""
+    build = context.build("dev")
+    env = build.environment(RINGLOOP_TEST_ALL="", RINGLOOP_SIM_SEEDS="10", RINGLOOP_SIM_STRIDE="3")
+    tally = Tally("refcounts")
+    for module in sorted((ROOT / "tests" / "python").glob("test_*.py")):
+        text, code = _tee([str(build.python), str(ROOT / "tests" / "soak" / "refcounts.py"),
+                           str(module), *context.options], env, 3600)
+        tally.passed += code == 0
+        tally.failed += code != 0
+        if code != 0:
+            tally.faults.append(text[-2000:])
+    return [tally]
+
+
 def part_programs(context: Context) -> list[Tally]:
     """Real programs on the loop, from an environment of their own; servers are Debian's."""
     machine.install(("postgresql", "redis-server"))
@@ -223,6 +238,7 @@ PARTS: dict[str, tuple[Callable[[Context], list[Tally]], bool]] = {
     "conformance": (conformance.main, True),
     "conformance_all": (conformance.everything_else, False),
     "programs": (part_programs, False),
+    "refcounts": (part_refcounts, False),
 }
 
 

@@ -1,0 +1,119 @@
+"""Runs a module of tests several times in one process and looks for what is left each time.
+
+    refcounts.py [--repeats 5] [--json FILE] MODULE [PYTEST ARGUMENTS…]
+
+Compared are the references of a debug build of Python (sys.gettotalrefcount()), allocated blocks
+elsewhere, open descriptors, and the package's own ledger. The first repeats fill caches; there is a
+leak if the last three each left something more. Who looks guilty is run on as often again, to tell
+a leak from caches that were slow to fill: noise does not grow twice. Exit code 1 then, and what
+grew; 2 if a test fails.
+
+Collected once, repeated by this file: what pytest keeps of a run (reports, captured output) would
+be counted otherwise.
+"""
+from __future__ import annotations
+
+import argparse
+import array
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "python")]
+sys.dont_write_bytecode = True
+
+import pytest                           # noqa: E402
+from _pytest.runner import runtestprotocol      # noqa: E402
+
+from harness import accounts            # noqa: E402
+from soak import memory                 # noqa: E402
+
+LAST = 3        # repeats that must each have grown
+
+
+class Repeater:
+    """A plug-in: runs the collected tests `repeats` times instead of once."""
+
+    def __init__(self, repeats: int) -> None:
+        self.repeats = repeats
+        self.failures: list[str] = []
+        self.guilty: list[str] = []
+        self.tests = 0
+        count = getattr(sys, "gettotalrefcount", None)
+        self._unit = "references" if count is not None else "blocks"
+        self._count = count or sys.getallocatedblocks
+        self._rows: dict[str, array.array[float]] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.tests = len(session.items)
+        if session.testsfailed:
+            self.failures.append("not everything was collected")
+        self._run(session, self.repeats)
+        self.guilty = self._growing()
+        if self.guilty and not self.failures:
+            self._run(session, self.repeats)
+            self.guilty = self._growing()
+        return True
+
+    def rows(self) -> dict[str, list[int]]:
+        return {name: [int(value) for value in row] for name, row in self._rows.items()}
+
+    def _run(self, session: pytest.Session, repeats: int) -> None:
+        for _ in range(repeats):
+            if self.failures:
+                return
+            for number, item in enumerate(session.items):
+                following = session.items[number + 1] if number + 1 < len(session.items) else None
+                self._one(item, following)
+            self._measure()
+
+    def _one(self, item: pytest.Item, following: pytest.Item | None) -> None:
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        for report in runtestprotocol(item, log=False, nextitem=following):
+            if report.failed:
+                self.failures.append(f"{report.nodeid}: {str(report.longrepr)[-1_500:]}")
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        item._report_sections.clear()
+
+    def _measure(self) -> None:
+        memory.settle()
+        found = {self._unit: self._count(), "descriptors": len(os.listdir("/proc/self/fd")),
+                 **{f"native {name}": count for name, count in accounts.native().items()}}
+        for name, value in found.items():
+            self._rows.setdefault(name, array.array("d")).append(value)
+
+    def _growing(self) -> list[str]:
+        found = []
+        for name, row in self._rows.items():
+            steps = [after - before for before, after in zip(row, row[1:])][-LAST:]
+            if len(steps) == LAST and min(steps) > 0:
+                found.append(f"{name}: {', '.join(f'{value:.0f}' for value in row)}")
+        return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("module")
+    options, rest = parser.parse_known_args()
+    repeater = Repeater(options.repeats)
+    arguments: list[Any] = ["-c", str(ROOT / "pyproject.toml"), f"--rootdir={ROOT}",
+                            "-p", "no:terminal", "-p", "no:cacheprovider", "-p", "no:junitxml",
+                            "-p", "no:xdist", "-o", "addopts=--import-mode=importlib",
+                            options.module, *rest]
+    code = pytest.main(arguments, plugins=[repeater])
+    name = Path(options.module).name
+    if repeater.failures or code not in (0, 5) or repeater.tests == 0:
+        print(f"{name}: failed: {(repeater.failures or [f'pytest ended with {code}'])[0]}")
+        return 2
+    row = next(iter(repeater.rows().items()))
+    told = "; ".join(repeater.guilty) or f"flat: {row[0]} {', '.join(map(str, row[1]))}"
+    print(f"{name}: {repeater.tests} tests: {told}", flush=True)
+    return 1 if repeater.guilty else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
