@@ -12,21 +12,24 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import platform
 import signal
+import socket
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+logging.getLogger("ringloop.kernels").setLevel(logging.ERROR)   # its hint is acted upon below
+# The imports take a second, and some of them swallow KeyboardInterrupt: there is nothing to clean
+# up yet, so Ctrl-C ends the process as it is. main() takes it back.
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-try:  # the imports take a second: Ctrl-C may come already
-    from demo_parts import chart, plan, server, table
-except KeyboardInterrupt:
-    print("stopped", file=sys.stderr)
-    sys.exit(130)
+from demo_parts import chart, plan, server, table  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 VARIANTS = (
@@ -85,6 +88,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error(f"--seconds must be above 0 and at most {SECONDS_MAX}")
     if not 0 <= options.port <= 65535:
         parser.error("--port must be 0 to 65535")
+    if options.port:
+        try:
+            with socket.socket() as asking:
+                asking.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                asking.bind(("127.0.0.1", options.port))
+        except OSError as error:
+            parser.error(f"--port {options.port}: {error.strerror}")
     if options.json:   # asked now: a record that cannot be written is a run for nothing
         try:
             options.json.open("a").close()
@@ -119,6 +129,8 @@ def run(options: argparse.Namespace) -> None:
 
 def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))   # unwinds: children are ended
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     options = parse(arguments)
     better = server.better_environment()
     if better is not None:

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import io
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ np = pytest.importorskip("numpy")
 from ringloop.kernels import sync  # noqa: E402
 
 SERVE = Path(__file__).resolve().parents[2] / "examples" / "service" / "serve.py"
+DEMO = [sys.executable, str(SERVE.parents[2] / "bench" / "demo.py")]
 VARIANTS = [("ringloop", "native"), ("uvloop", "native"), ("asyncio", "executor")]
 
 
@@ -155,6 +157,28 @@ def test_clients_that_leave_in_their_body_are_no_error(variant: tuple[str, str])
     "options", [["--json", "/nonexistent/record"], ["--seconds", "inf"], ["--port", "70000"]]
 )
 def test_the_demo_refuses_options_before_it_measures(options: list[str]) -> None:
-    demo = [sys.executable, str(SERVE.parents[2] / "bench" / "demo.py"), *options]
-    ended = subprocess.run(demo, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([*DEMO, *options], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, f"error: {options[0]}" in ended.stderr) == (2, True), ended.stderr
+
+
+def test_the_demo_says_at_once_that_its_port_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = subprocess.run([*DEMO, "--port", port], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert f"error: --port {port}: Address already in use" in ended.stderr
+
+
+def test_ctrl_c_ends_the_demo_while_its_imports_run(tmp_path: Path) -> None:
+    """Some of them swallow KeyboardInterrupt: the demo went on to its end."""
+    (tmp_path / "matplotlib.py").write_text(
+        "import os, signal, sys\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "except KeyboardInterrupt:\n"
+        "    sys.exit('swallowed')\n"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
+    ended = subprocess.run(DEMO, env=os.environ | {"PYTHONPATH": path}, capture_output=True,
+                           text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
