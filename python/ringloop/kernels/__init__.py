@@ -16,7 +16,7 @@ import logging
 from typing import TYPE_CHECKING
 
 try:
-    from .. import _kernels
+    import ringloop._kernels as _kernels   # `from .. import` hides that there is none
 except ModuleNotFoundError as missing:
     raise ImportError(
         "ringloop was built without its kernels: install libtbb-dev, libopenblas-dev and "
