@@ -48,20 +48,23 @@ jpeg_outcome write_rows(writer& self) {
     return jpeg_outcome::finished;
 }
 
+// libjpeg tells of the memory that it has moved to at the very end only: until then `encoded` may
+// be memory that it has freed.
+jpeg_outcome end(writer& self, jpeg_outcome outcome) {
+    if (self.codec.dest != nullptr) self.codec.dest->term_destination(&self.codec);
+    jpeg_destroy_compress(&self.codec);
+    return outcome;
+}
+
 jpeg_outcome run(writer& self) {
     std::memset(&self.codec, 0, sizeof self.codec);
     self.codec.err = install(self.trap);
     // tidy-allow: banned because libjpeg knows no other way out of an error
-    if (setjmp(self.trap.back) != 0) {
-        jpeg_destroy_compress(&self.codec);
-        return self.trap.outcome;
-    }
+    if (setjmp(self.trap.back) != 0) return end(self, self.trap.outcome);
     jpeg_CreateCompress(&self.codec, JPEG_LIB_VERSION, sizeof self.codec);
     jpeg_mem_dest(&self.codec, &self.encoded, &self.encoded_bytes);
     describe(self);
-    const jpeg_outcome outcome = write_rows(self);
-    jpeg_destroy_compress(&self.codec);
-    return outcome;
+    return end(self, write_rows(self));
 }
 
 }  // namespace

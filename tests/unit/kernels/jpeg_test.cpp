@@ -1,7 +1,9 @@
 // JPEG: a round trip stays close, and no damage ends in anything but an exception.
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "ringloop/kernels/jpeg.hpp"
@@ -111,6 +113,24 @@ TEST_CASE("a stopped decode and a stopped encode leave early") {
     CHECK_FALSE(jpeg_decode(data, {64, 64}, pixels.data(), how));
     jpeg_bytes bytes;
     CHECK_FALSE(jpeg_encode({pixels.data(), 64, 64, 3, 64 * 3}, 90, bytes, how));
+}
+
+TEST_CASE("an encode that is stopped after its output has grown frees it once") {
+    const std::size_t side = 1500;
+    const auto noise = kernel_tests::random_bytes(side * side * 3);
+    for (int round = 0; round < 12; ++round) {
+        collecting_home home;
+        lambda_job job(home, [](lambda_job&) {});
+        std::thread stopping([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(3 * round));
+            job.request_stop();
+        });
+        jpeg_bytes bytes;
+        const bool finished = jpeg_encode({noise.data(), side, side, 3, side * 3}, 90, bytes,
+                                          execution{&job, nullptr});
+        stopping.join();
+        CHECK(finished == (bytes.size > side * side / 2 && bytes.data.get()[bytes.size - 1] == 0xD9));
+    }
 }
 
 TEST_CASE("bad qualities and impossible sizes are refused before any work") {
