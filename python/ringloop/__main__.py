@@ -33,6 +33,9 @@ def _run(arguments: list[str]) -> int:
             return 2
         sys.argv = arguments[1:]
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    elif not Path(arguments[0]).exists():
+        print(f"python -m ringloop: there is no file {arguments[0]}", file=sys.stderr)
+        return 2
     else:
         sys.argv = arguments
         sys.path[0] = str(Path(arguments[0]).resolve().parent)

@@ -119,6 +119,15 @@ def test_every_command_works_or_exists(block: Block, tmp_path: Path) -> None:
                 assert (ROOT / "bench" / "python" / f"{words[2]}.py").exists(), command
 
 
+@pytest.mark.parametrize("verb", ["demo", "soak", "format"])
+def test_the_help_of_a_verb_prepares_nothing(verb: str) -> None:
+    """A question about the demo's options installed, built and then answered."""
+    done = subprocess.run([str(ROOT / "dev"), verb, "--help"], capture_output=True, text=True,
+                          check=True)
+    assert done.stdout.startswith(f"./dev {verb} [")
+    assert "[dev]" not in done.stdout
+
+
 def anchors(page: Path) -> set[str]:
     """The headings of a page as links name them."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)

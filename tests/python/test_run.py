@@ -45,3 +45,10 @@ def test_python_m_ringloop_runs_a_program_with_its_arguments_and_exit_code(tmp_p
     done = subprocess.run([sys.executable, "-m", "ringloop", str(program), "a", "-m"],
                           capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (3, "ringloop.loop ['a', '-m'] __main__\n"), done
+
+
+def test_python_m_ringloop_says_in_a_sentence_that_there_is_no_such_file() -> None:
+    """It was runpy's traceback."""
+    done = subprocess.run([sys.executable, "-m", "ringloop", "nowhere.py"],
+                          capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "python -m ringloop: there is no file nowhere.py\n")

@@ -98,6 +98,8 @@ VERBS: dict[str, Callable[[list[str]], int]] = {
     "python": python, "tidy": tidy, "format": format_sources, "docs": docs,
 }
 
+_WITHOUT_PARSER = ("demo", "soak", "format")
+
 
 def _parser(verb: str, **extra: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"./dev {verb}", description=VERBS[verb].__doc__, **extra)
@@ -143,6 +145,9 @@ def main(arguments: list[str]) -> int:
         return 0
     if arguments[0] not in VERBS:
         raise Problem(f"there is no verb {arguments[0]}; ./dev alone lists them")
+    if arguments[0] in _WITHOUT_PARSER and {"-h", "--help"} & set(arguments[1:]):
+        print(f"./dev {arguments[0]} {VERBS[arguments[0]].__doc__}")   # builds nothing for that
+        return 0
     return VERBS[arguments[0]](arguments[1:])
 
 

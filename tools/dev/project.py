@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import machine
@@ -82,10 +81,8 @@ def build(preset: str, interpreter: Interpreter, wanted: str = "dev", *,
         raise Problem(f"there is no preset {preset}: {', '.join(_presets())}")
     python = virtual_environment(interpreter, wanted)
     folder = ROOT / "build" / f"{preset}-{interpreter.version}"
-    pybind = subprocess.run([str(python), "-m", "pybind11", "--cmakedir"], text=True,
-                            capture_output=True, check=True, env=environment()).stdout.strip()
     configure = ["cmake", "--preset", preset, "-B", str(folder), "-S", str(ROOT),
-                 f"-DPython3_EXECUTABLE={python}", f"-Dpybind11_DIR={pybind}", *options]
+                 f"-DPython3_EXECUTABLE={python}", *options]
     stamp = folder / "ringloop-configure.json"
     wish = json.dumps([configure, hashlib.sha256(
         (ROOT / "CMakePresets.json").read_bytes()).hexdigest()])
