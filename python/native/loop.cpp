@@ -330,10 +330,10 @@ PyMethodDef life_methods[] = {
     {nullptr, nullptr, 0, nullptr}};
 
 PyMemberDef members[] = {
-    {"_closed", T_BOOL, offsetof(loop_object, closed), 0, nullptr},
-    {"_stopping", T_BOOL, offsetof(loop_object, stopping), 0, nullptr},
-    {"_debug", T_BOOL, offsetof(loop_object, debug), 0, nullptr},
-    {"_busy_elsewhere", T_PYSSIZET, offsetof(loop_object, busy_elsewhere), 0, nullptr},
+    {"_closed", T_BOOL, offsetof(loop_members, closed), 0, nullptr},
+    {"_stopping", T_BOOL, offsetof(loop_members, stopping), 0, nullptr},
+    {"_debug", T_BOOL, offsetof(loop_members, debug), 0, nullptr},
+    {"_busy_elsewhere", T_PYSSIZET, offsetof(loop_members, busy_elsewhere), 0, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 
 std::vector<PyMethodDef>& all_methods() {

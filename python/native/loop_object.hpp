@@ -74,13 +74,17 @@ struct loop_state {
     loop_object* next = nullptr;
 };
 
-struct loop_object {
+// What PyMemberDef names by offset, which is defined for a struct as plain as this only.
+struct loop_members {
     PyObject_HEAD
         // Members that BaseEventLoop's Python code reads and writes.
         char closed;
     char stopping;
     char debug;
     Py_ssize_t busy_elsewhere;  // with a virtual clock: calls in executors, which end by themselves
+};
+
+struct loop_object : loop_members {
     loop_state state;
 };
 
