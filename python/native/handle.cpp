@@ -1,6 +1,10 @@
 // Handles: making, running, cancelling. Contract in handle.hpp.
 #include "handle.hpp"
 
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
 #include "ledger.hpp"
 #include "loop_object.hpp"
 #include "ringloop/bridge/python/ref.hpp"
@@ -126,6 +130,39 @@ int run_taken(handle_object* self, loop_object* loop, taken& work) noexcept {
     return report(loop, reinterpret_cast<PyObject*>(self));
 }
 
+// Where threads wait for callbacks of thread-safe handles to end: one place for all, it is rare.
+// Whoever holds the mutex never waits for the GIL.
+std::mutex ends_mutex;
+std::condition_variable ends;
+
+int run_threadsafe(handle_object* self, loop_object* loop, taken& work) noexcept {
+    self->runner = PyThread_get_thread_ident();
+    const int result = run_taken(self, loop, work);
+    self->runner = 0;
+    if (self->is_awaited) {
+        self->is_awaited = false;
+        const std::lock_guard lock(ends_mutex);
+        ends.notify_all();
+    }
+    return result;
+}
+
+// Returns at once in the callback's own thread. -1 with an exception set if a signal's handler
+// raised, which asyncio's lock lets through as well.
+int await_run(handle_object* self) noexcept {
+    constexpr std::chrono::milliseconds look_for_signals{50};
+    while (self->runner != 0 && self->runner != PyThread_get_thread_ident()) {
+        self->is_awaited = true;
+        std::unique_lock lock(ends_mutex);
+        PyThreadState* state = PyEval_SaveThread();
+        ends.wait_for(lock, look_for_signals);
+        lock.unlock();
+        PyEval_RestoreThread(state);
+        if (PyErr_CheckSignals() < 0) return -1;
+    }
+    return 0;
+}
+
 }  // namespace
 
 handle_object* make_handle(loop_object* loop, bool timer, PyObject* callback,
@@ -162,6 +199,9 @@ handle_object* make_handle(loop_object* loop, bool timer, PyObject* callback,
     }
     self->cancelled = false;
     self->is_timer = timer;
+    self->is_threadsafe = false;
+    self->is_awaited = false;
+    self->runner = 0;
     self->traceback = nullptr;
     self->description = nullptr;
     self->weak_references = nullptr;
@@ -197,7 +237,8 @@ int handle_run_plain(handle_object* self) noexcept {
     if (self->cancelled || self->callback == nullptr) return 0;
     loop_object* loop = self->loop;
     taken work(self, false);
-    const int result = run_taken(self, loop, work);
+    const int result =
+        self->is_threadsafe ? run_threadsafe(self, loop, work) : run_taken(self, loop, work);
     if (loop->debug) {
         work.put_back(self);
     } else {
@@ -232,6 +273,7 @@ handle_object* cast(PyObject* object) noexcept {
 
 PyObject* handle_cancel(PyObject* object, PyObject*) noexcept {
     handle_object* self = cast(object);
+    if (self->runner != 0 && await_run(self) < 0) return nullptr;
     if (self->cancelled) Py_RETURN_NONE;
     loop_object* loop = self->loop;
     self->cancelled = true;
@@ -246,6 +288,7 @@ PyObject* handle_cancel(PyObject* object, PyObject*) noexcept {
 }
 
 PyObject* handle_cancelled(PyObject* object, PyObject*) noexcept {
+    if (cast(object)->runner != 0 && await_run(cast(object)) < 0) return nullptr;
     return PyBool_FromLong(cast(object)->cancelled);
 }
 
@@ -291,10 +334,16 @@ PyObject* asyncio_class(const char* name) noexcept {
     return events ? PyObject_GetAttrString(events.get(), name) : nullptr;
 }
 
+PyObject* newer_handle_class() noexcept {
+    return handles_are_threadsafe ? asyncio_class("_ThreadSafeHandle") : nullptr;
+}
+
 PyObject* get_class(PyObject* object, void*) noexcept {
     static PyObject* plain = asyncio_class("Handle");
     static PyObject* timer = asyncio_class("TimerHandle");
-    PyObject* type = cast(object)->is_timer ? timer : plain;
+    static PyObject* threadsafe = newer_handle_class();
+    const handle_object* self = cast(object);
+    PyObject* type = self->is_timer ? timer : self->is_threadsafe ? threadsafe : plain;
     return Py_NewRef(type != nullptr ? type : reinterpret_cast<PyObject*>(Py_TYPE(object)));
 }
 

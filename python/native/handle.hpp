@@ -5,7 +5,8 @@
 // quarter of the loop's speed. A handle is reachable by the collector through its loop's queues
 // (LoopCore's traverse), and drops callback and arguments once it ran or was cancelled, so it
 // cannot hold a lasting cycle. Thread: the loop's, GIL held; cancel() is safe from any thread that
-// holds the GIL.
+// holds the GIL. From Python 3.14 on, cancel() and cancelled() of what call_soon_threadsafe()
+// returned wait, without the GIL, while another thread runs the callback.
 #pragma once
 
 #include <Python.h>
@@ -18,6 +19,8 @@ struct loop_object;
 
 inline constexpr int inline_arguments_max = 3;
 inline constexpr std::uint32_t no_heap_index = UINT32_MAX;
+// Those of call_soon_threadsafe(), as asyncio's are from here on.
+inline constexpr bool handles_are_threadsafe = PY_VERSION_HEX >= 0x030e0000;
 
 struct handle_object {
     PyObject_HEAD loop_object*
@@ -29,6 +32,9 @@ struct handle_object {
     int count;  // arguments in slots[1…]; -1: slots[1] is a tuple
     bool cancelled;
     bool is_timer;
+    bool is_threadsafe;    // made by call_soon_threadsafe() of 3.14 or newer
+    bool is_awaited;       // another thread waits for the callback's end
+    unsigned long runner;  // the thread that runs the callback of a thread-safe one; 0: none
     PyObject* traceback;    // debug mode: where it was made
     PyObject* description;  // debug mode: repr before cancel
     PyObject* weak_references;

@@ -74,7 +74,9 @@ PyObject* call_soon_threadsafe(PyObject* self, PyObject* const* arguments, Py_ss
     if (loop->debug && check_debug(loop, a.leading[0], "call_soon_threadsafe", false) < 0)
         return nullptr;
     PyObject* handle = soon(loop, a.leading[0], a);
-    if (handle != nullptr) io_of(loop).wake();
+    if (handle == nullptr) return nullptr;
+    reinterpret_cast<handle_object*>(handle)->is_threadsafe = handles_are_threadsafe;
+    io_of(loop).wake();
     return handle;
 }
 

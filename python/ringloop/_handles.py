@@ -12,7 +12,7 @@ from typing import Any
 def describe(handle: Any) -> str:
     """The repr of a handle, as asyncio writes it."""
     timer = isinstance(handle, asyncio.TimerHandle)
-    words = ["TimerHandle" if timer else "Handle"]
+    words = [handle.__class__.__name__]
     if handle._cancelled:
         words.append("cancelled")
     if timer:

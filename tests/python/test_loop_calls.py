@@ -4,11 +4,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import signal
+import sys
 import threading
+import time
 import weakref
 from typing import Any
 
 import pytest
+
+THREADSAFE_HANDLES = pytest.mark.skipif(sys.version_info < (3, 14),
+                                        reason="thread-safe handles are new in 3.14")
 
 
 def turns(loop: Any, count: int = 1) -> None:
@@ -211,6 +217,86 @@ def test_call_soon_threadsafe_wakes_a_sleeping_loop(loop: Any) -> None:
     loop.run_forever()
     thread.join()
     assert left == 0
+
+
+@THREADSAFE_HANDLES
+def test_handles_of_other_threads_are_of_asyncios_newer_class(loop: Any) -> None:
+    handle = loop.call_soon_threadsafe(print)
+    assert isinstance(handle, asyncio.events._ThreadSafeHandle)  # type: ignore[attr-defined]
+    assert repr(handle).startswith("<_ThreadSafeHandle print")
+    handle.cancel()
+    assert repr(handle).startswith("<_ThreadSafeHandle cancelled")
+    turns(loop)
+
+
+@THREADSAFE_HANDLES
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("method", ["cancel", "cancelled"])
+def test_another_thread_waits_for_the_callback_that_it_cancels(
+        loop: Any, method: str, debug: bool) -> None:
+    loop.set_debug(debug)
+    loop.slow_callback_duration = 60
+    begun, seen = threading.Event(), []
+
+    def callback() -> None:
+        begun.set()
+        time.sleep(0.1)
+        seen.append("callback")
+
+    def look() -> None:
+        handle = loop.call_soon_threadsafe(callback)
+        begun.wait()
+        answer = getattr(handle, method)()
+        seen.append(answer)
+        loop.call_soon_threadsafe(loop.stop)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    loop.run_forever()
+    thread.join()
+    assert seen == ["callback", None if method == "cancel" else False]
+
+
+@THREADSAFE_HANDLES
+def test_a_callback_from_another_thread_can_cancel_its_own_handle(loop: Any) -> None:
+    handles: list[Any] = []
+    handles.append(loop.call_soon_threadsafe(lambda: handles[0].cancel()))
+    turns(loop)
+    assert handles[0].cancelled()
+
+
+@THREADSAFE_HANDLES
+def test_a_signal_ends_the_wait_for_another_threads_callback(loop: Any) -> None:
+    """The loop runs in a thread, its callback waits for the main thread: only a signal helps."""
+    class Enough(Exception):
+        pass
+
+    def enough(*_: object) -> None:
+        raise Enough
+
+    begun, end = threading.Event(), threading.Event()
+
+    def callback() -> None:
+        begun.set()
+        end.wait()
+        loop.stop()
+
+    main = threading.get_ident()
+    previous = signal.signal(signal.SIGUSR1, enough)
+    thread = threading.Thread(target=loop.run_forever)
+    handle = loop.call_soon_threadsafe(callback)
+    try:
+        thread.start()
+        begun.wait()
+        with pytest.raises(Enough):
+            killer = threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGUSR1))
+            killer.start()
+            handle.cancelled()
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+        end.set()
+        thread.join()
+        killer.join()
 
 
 def test_dropping_a_loop_frees_what_it_had_queued(backend: str) -> None:
