@@ -108,5 +108,5 @@ async def _send(
                 await writable()
         return sent
     finally:
-        if sent and not getattr(file, "closed", False):
-            file.seek(offset + sent)
+        if not getattr(file, "closed", False):
+            file.seek(offset + sent)  # also if nothing was left to send, as newer asyncio has it

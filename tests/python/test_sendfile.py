@@ -81,7 +81,7 @@ async def test_offset_and_count_choose_a_part(pair, file, data, offset, count, s
     got = asyncio.create_task(elsewhere(read_exactly, far, sent))
     assert await sock_sendfile(near, file, offset, count, fallback=False) == sent
     assert await got == data[offset:offset + sent]
-    assert file.tell() == (offset + sent if sent else 0)
+    assert file.tell() == offset + sent  # with nothing to send, too, as in newer asyncio
 
 
 async def test_a_file_that_was_read_ahead_tells_where_sending_ended(pair, file, data):
