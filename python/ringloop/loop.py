@@ -8,6 +8,7 @@ it.
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import os
 import socket
@@ -174,9 +175,13 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
         backlog: int = 100,
         ssl_handshake_timeout: float | None = constants.SSL_HANDSHAKE_TIMEOUT,
         ssl_shutdown_timeout: float | None = constants.SSL_SHUTDOWN_TIMEOUT,
+        *,
+        context: contextvars.Context | None = None,  # CPython 3.15: of the server's making
         **_: Any,
     ) -> None:
-        _native.start_serving(
+        here = context if context is not None else contextvars.copy_context()
+        here.run(
+            _native.start_serving,
             self,
             protocol_factory,
             sock,

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import errno
 import resource
 import socket
@@ -42,6 +43,28 @@ async def test_a_server_answers_many_clients():
         for number, client in enumerate(clients):
             expected = b"%d" % number * 50
             assert await elsewhere(read_exactly, client, len(expected)) == expected
+    await end(server)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 15), reason="servers keep a context from 3.15 on")
+async def test_connections_get_the_context_in_which_the_server_was_made():
+    variable = contextvars.ContextVar("variable", default="nothing")
+
+    class Looking(asyncio.Protocol):
+        def connection_made(self, transport):
+            seen.set_result(variable.get())
+            variable.set("a connection")
+            transport.close()
+
+    variable.set("made")
+    server, address = await serve(Looking, start_serving=False)
+    variable.set("started")
+    await server.start_serving()
+    for _ in range(2):
+        seen = asyncio.get_running_loop().create_future()
+        with socket.create_connection(address, 30) as client:
+            assert await seen == "made"
+            assert await elsewhere(read_all, client) == b""
     await end(server)
 
 
