@@ -95,8 +95,8 @@ def commands(block: Block) -> list[str]:
     return [line for line in found if line]
 
 
-KNOWN = ("git", "cd", "pip", "python", "uvicorn", "sudo", "apt-get", "strace", "cmake", "ctest",
-         "docker", "gunicorn", "ulimit")
+KNOWN = (".", "apt-get", "cd", "cmake", "ctest", "docker", "git", "gunicorn", "pip", "python",
+         "python3", "strace", "sudo", "ulimit", "uvicorn")
 
 
 @pytest.mark.parametrize("block", of("sh"))

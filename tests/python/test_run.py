@@ -51,4 +51,5 @@ def test_python_m_ringloop_says_in_a_sentence_that_there_is_no_such_file() -> No
     """It was runpy's traceback."""
     done = subprocess.run([sys.executable, "-m", "ringloop", "nowhere.py"],
                           capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (2, "python -m ringloop: there is no file nowhere.py\n")
+    said = "python -m ringloop: there is no file nowhere.py\n"
+    assert (done.returncode, done.stderr) == (2, said)
