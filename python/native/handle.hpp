@@ -32,9 +32,9 @@ struct handle_object {
     int count;  // arguments in slots[1…]; -1: slots[1] is a tuple
     bool cancelled;
     bool is_timer;
-    bool is_threadsafe;    // made by call_soon_threadsafe() of 3.14 or newer
-    bool is_awaited;       // another thread waits for the callback's end
-    unsigned long runner;  // the thread that runs the callback of a thread-safe one; 0: none
+    bool is_threadsafe;     // made by call_soon_threadsafe() of 3.14 or newer
+    bool is_awaited;        // another thread waits for the callback's end
+    unsigned long runner;   // the thread that runs the callback of a thread-safe one; 0: none
     PyObject* traceback;    // debug mode: where it was made
     PyObject* description;  // debug mode: repr before cancel
     PyObject* weak_references;
