@@ -1,9 +1,10 @@
 """Runs a module of tests several times in one process and looks for what is left each time.
 
-    refcounts.py [--repeats 5] [--json FILE] MODULE [PYTEST ARGUMENTS…]
+    refcounts.py [--repeats 5] MODULE [PYTEST ARGUMENTS…]
 
-Compared are the references of a debug build of Python (sys.gettotalrefcount()), allocated blocks
-elsewhere, open descriptors, and the package's own ledger. The first repeats fill caches; there is a
+Compared are all references where the interpreter counts them (sys.gettotalrefcount() of a debug
+build), those to the objects that the garbage collector knows elsewhere, allocated blocks, open
+descriptors, and the package's own ledger. The first repeats fill caches; there is a
 leak if the last three each left something more. Who looks guilty is run on as often again, to tell
 a leak from caches that were slow to fill: noise does not grow twice. Exit code 1 then, and what
 grew; 2 if a test fails.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import array
+import gc
 import os
 import sys
 from pathlib import Path
@@ -33,6 +35,12 @@ from soak import memory                 # noqa: E402
 LAST = 3        # repeats that must each have grown
 
 
+def references() -> int:
+    """To all objects, or to all that the garbage collector knows: types and modules among them."""
+    count = getattr(sys, "gettotalrefcount", None)
+    return sum(map(sys.getrefcount, gc.get_objects())) if count is None else int(count())
+
+
 class Repeater:
     """A plug-in: runs the collected tests `repeats` times instead of once."""
 
@@ -41,10 +49,7 @@ class Repeater:
         self.failures: list[str] = []
         self.guilty: list[str] = []
         self.tests = 0
-        count = getattr(sys, "gettotalrefcount", None)
-        self._unit = "references" if count is not None else "blocks"
-        self._count = count or sys.getallocatedblocks
-        self._rows: dict[str, array.array[float]] = {}
+        self._rows: dict[str, array.array[int]] = {}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -58,8 +63,9 @@ class Repeater:
             self.guilty = self._growing()
         return True
 
-    def rows(self) -> dict[str, list[int]]:
-        return {name: [int(value) for value in row] for name, row in self._rows.items()}
+    def __str__(self) -> str:
+        return "flat: " + "; ".join(f"{name} {_joined(self._rows[name])}"
+                                    for name in ("references", "blocks"))
 
     def _run(self, session: pytest.Session, repeats: int) -> None:
         for _ in range(repeats):
@@ -80,18 +86,23 @@ class Repeater:
 
     def _measure(self) -> None:
         memory.settle()
-        found = {self._unit: self._count(), "descriptors": len(os.listdir("/proc/self/fd")),
+        found = {"references": references(), "blocks": sys.getallocatedblocks(),
+                 "descriptors": len(os.listdir("/proc/self/fd")),
                  **{f"native {name}": count for name, count in accounts.native().items()}}
         for name, value in found.items():
-            self._rows.setdefault(name, array.array("d")).append(value)
+            self._rows.setdefault(name, array.array("q")).append(value)
 
     def _growing(self) -> list[str]:
         found = []
         for name, row in self._rows.items():
             steps = [after - before for before, after in zip(row, row[1:])][-LAST:]
             if len(steps) == LAST and min(steps) > 0:
-                found.append(f"{name}: {', '.join(f'{value:.0f}' for value in row)}")
+                found.append(f"{name}: {_joined(row)}")
         return found
+
+
+def _joined(row: array.array[int]) -> str:
+    return ", ".join(map(str, row))
 
 
 def main() -> int:
@@ -109,8 +120,7 @@ def main() -> int:
     if repeater.failures or code not in (0, 5) or repeater.tests == 0:
         print(f"{name}: failed: {(repeater.failures or [f'pytest ended with {code}'])[0]}")
         return 2
-    row = next(iter(repeater.rows().items()))
-    told = "; ".join(repeater.guilty) or f"flat: {row[0]} {', '.join(map(str, row[1]))}"
+    told = "; ".join(repeater.guilty) or str(repeater)
     print(f"{name}: {repeater.tests} tests: {told}", flush=True)
     return 1 if repeater.guilty else 0
 

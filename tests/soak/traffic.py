@@ -93,7 +93,7 @@ class Ground:
             except (ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
                 pass    # the client was cancelled
             finally:
-                writer.transport.abort()
+                await _end(writer)
         return handle
 
     async def _upgrade(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -110,6 +110,8 @@ class Ground:
         self.waiting.clear()
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if loop.get_debug() and "incoming connection" in context["message"]:
+            return      # a client was cancelled in its handshake
         self.reports.append(f"{context['message']}: {context.get('exception')!r}")
         made = context.get("source_traceback")
         if made is not None:        # in debug mode: where the future or the task was made
@@ -147,6 +149,14 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     await writer.wait_closed()
 
 
+async def _end(writer: asyncio.StreamWriter) -> None:
+    """At once, where it was cancelled. Takes the stream's error, which is told otherwise, if the
+    garbage collector finalizes the stream's future before its protocol."""
+    writer.transport.abort()
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        await writer.wait_closed()
+
+
 def _data(source: random.Random) -> bytes:
     return BYTES[:source.choice(SIZES)]
 
@@ -162,7 +172,7 @@ async def _talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
         writer.close()
         await writer.wait_closed()
     finally:
-        writer.transport.abort()    # where it was cancelled
+        await _end(writer)
 
 
 # ---- the kinds
@@ -200,7 +210,7 @@ async def start_tls(ground: Ground, source: random.Random) -> None:
         await writer.start_tls(ground.client_tls, server_hostname="localhost")
         await _talk(reader, writer, source)
     finally:
-        writer.transport.abort()
+        await _end(writer)
 
 
 async def unix(ground: Ground, source: random.Random) -> None:

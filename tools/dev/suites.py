@@ -153,7 +153,8 @@ def part_python(context: Context) -> list[Tally]:
 
 def part_python_debug(context: Context) -> list[Tally]:
     return pytest(context, "python debug mode", ["tests/python"], context.build("dev"),
-                  PYTHONASYNCIODEBUG="1", PYTHONDEVMODE="1", **_backends(context),
+                  PYTHONASYNCIODEBUG="1", PYTHONDEVMODE="1", PYTHONWARNINGS="error",
+                  **_backends(context),
                   extra=(*SPREAD, "--ignore=tests/python/test_simulation.py"))
 
 
