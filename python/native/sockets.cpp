@@ -10,6 +10,7 @@
 #include "loop.hpp"
 #include "ringloop/bridge/python/errors.hpp"
 #include "sockets_works.hpp"
+#include "watch.hpp"
 
 namespace ringloop::python {
 
@@ -109,6 +110,7 @@ loop_object* checked(PyObject* self, PyObject* socket) noexcept {
         const ref fine = ref::steal(PyObject_CallOneArg(check_ssl_socket, socket));
         if (!fine) return nullptr;
     }
+    if (check_no_transport(loop, socket) < 0) return nullptr;
     if (!loop_debug(loop)) return loop;
     const ref timeout = ref::steal(PyObject_CallMethod(socket, "gettimeout", nullptr));
     if (!timeout) return nullptr;

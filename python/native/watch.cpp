@@ -166,8 +166,6 @@ loop_object* cast(PyObject* self) noexcept {
 constexpr const char* add_names[] = {"fd", "callback"};
 constexpr const char* remove_names[] = {"fd"};
 
-int check_free(loop_object* loop, PyObject* object) noexcept;
-
 // The public twins (`checked`) refuse a transport's descriptor, and return None.
 PyObject* add(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names,
               bool writer, bool checked) noexcept {
@@ -175,7 +173,7 @@ PyObject* add(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyOb
     const char* name = writer ? "add_writer" : "add_reader";
     PyObject* given[2];
     if (!bind({name, add_names, 2, 2, true}, arguments, count, names, given)) return nullptr;
-    if (checked && check_free(loop, given[0]) < 0) return nullptr;
+    if (checked && check_no_transport(loop, given[0]) < 0) return nullptr;
     if (loop->closed) return raise_closed(loop), nullptr;
     if (check_debug(loop, given[1], name, true) < 0) return nullptr;
     const int fd = descriptor_of(given[0]);
@@ -201,8 +199,10 @@ PyObject* drop(PyObject* self, PyObject* object, bool writer) noexcept {
     return PyBool_FromLong(loop->state.watches.remove(loop, static_cast<int>(fd), writer));
 }
 
-// The public twins refuse a transport's descriptor.
-int check_free(loop_object* loop, PyObject* object) noexcept {
+}  // namespace
+
+int check_no_transport(loop_object* loop, PyObject* object) noexcept {
+    if (loop->state.transports.empty()) return 0;
     long fd = 0;
     if (!descriptor_value(object, fd)) return -1;
     auto& transports = loop->state.transports;
@@ -214,6 +214,9 @@ int check_free(loop_object* loop, PyObject* object) noexcept {
     return 0;
 }
 
+namespace {
+
+// Of these two the public twins (`checked`) refuse a transport's descriptor.
 template <bool writer, bool checked>
 PyObject* add_method(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                      PyObject* names) noexcept {
@@ -227,7 +230,7 @@ PyObject* remove_method(PyObject* self, PyObject* const* arguments, Py_ssize_t c
     if (!bind({writer ? "remove_writer" : "remove_reader", remove_names, 1, 1}, arguments, count,
               names, &fd))
         return nullptr;
-    if (checked && check_free(cast(self), fd) < 0) return nullptr;
+    if (checked && check_no_transport(cast(self), fd) < 0) return nullptr;
     return drop(self, fd, writer);
 }
 

@@ -504,3 +504,30 @@ def test_a_forked_child_closes_a_socket_that_its_parent_receives_on(run: Run, pa
         return await receive
 
     assert run(main()) == b"parent's"
+
+
+def test_a_socket_that_a_transport_owns_is_refused(run: Run, pair: Pair) -> None:
+    """Both would read from it: each would get bytes that are the other's."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ours, theirs = pair
+        transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
+        owned = transport.get_extra_info("socket")
+        calls: list[Any] = [
+            lambda: loop.sock_recv(owned, 1),
+            lambda: loop.sock_recv(ours, 1),
+            lambda: loop.sock_recv_into(ours, bytearray(1)),
+            lambda: loop.sock_recvfrom(ours, 1),
+            lambda: loop.sock_recvfrom_into(ours, bytearray(1)),
+            lambda: loop.sock_sendall(ours, b"x"),
+            lambda: loop.sock_sendto(ours, b"x", None),
+            lambda: loop.sock_accept(ours),
+        ]
+        for call in calls:
+            with pytest.raises(RuntimeError, match="is used by transport"):
+                await call()
+        transport.abort()
+        await asyncio.sleep(0.01)
+
+    run(main())
