@@ -279,9 +279,7 @@ void datagram_finalize(PyObject* self) noexcept {
     datagram_state& t = datagram_of(self);
     if (!t.fd_open) return;
     ref pending = bridge::take_exception();
-    if (PyErr_ResourceWarning(self, 1, "unclosed transport %R", self) < 0) {
-        PyErr_WriteUnraisable(self);
-    }
+    warn_unclosed(self);
     if (close_descriptor(t) < 0) PyErr_WriteUnraisable(self);
     if (pending) bridge::restore_exception(std::move(pending));
 }

@@ -8,6 +8,7 @@
 #include <cassert>
 #include <new>
 
+#include "files.hpp"
 #include "streams.hpp"
 #include "transport_base.hpp"
 #include "transport_names.hpp"
@@ -120,9 +121,11 @@ int close_descriptor(transport_state& t) noexcept {
         }
         return 0;
     }
-    PyObject* socket = t.socket != nullptr ? t.socket : transport_socket(t);
-    if (socket == nullptr) return -1;
-    ref done = ref::steal(PyObject_CallMethodNoArgs(socket, names().close));
+    if (t.socket == nullptr) {  // left open until its loop was closed, maybe until the exit
+        ringloop::python::close_descriptor(t.fd);
+        return 0;
+    }
+    ref done = ref::steal(PyObject_CallMethodNoArgs(t.socket, names().close));
     return done ? 0 : -1;
 }
 
@@ -318,9 +321,7 @@ void transport_finalize(PyObject* self) noexcept {
     transport_state& t = state_of(self);
     if (!t.fd_open) return;
     ref pending = bridge::take_exception();
-    if (PyErr_ResourceWarning(self, 1, "unclosed transport %R", self) < 0) {
-        PyErr_WriteUnraisable(self);
-    }
+    warn_unclosed(self);
     assert(!t.receive.in_flight());
     if (close_descriptor(t) < 0) PyErr_WriteUnraisable(self);
     if (t.server != nullptr) {

@@ -57,6 +57,16 @@ int report_failure(loop_object* loop, const char* message, PyObject* exception, 
     return done ? 0 : -1;
 }
 
+void warn_unclosed(PyObject* transport) noexcept {
+    if (PyErr_ResourceWarning(transport, 1, "unclosed transport %R", transport) == 0) return;
+    // Late in the interpreter's life the warning itself fails (ImportError): nobody's fault.
+    if (PyErr_ExceptionMatches(PyExc_Warning) != 0) {
+        PyErr_WriteUnraisable(transport);
+    } else {
+        PyErr_Clear();
+    }
+}
+
 const char* take_fatal_error(PyObject* const* arguments, Py_ssize_t count) noexcept {
     if (count < 1 || count > 2 || !PyExceptionInstance_Check(arguments[0])) {
         PyErr_SetString(PyExc_TypeError, "_fatal_error() takes an exception and a message");

@@ -31,6 +31,8 @@ int report_failure(loop_object* loop, const char* message, PyObject* exception, 
 // Arguments of _fatal_error(exception, message="Fatal error on transport"): sets the exception and
 // returns the message; null with a TypeError set.
 const char* take_fatal_error(PyObject* const* arguments, Py_ssize_t count) noexcept;
+// ResourceWarning "unclosed transport …", for finalizers; no exception is set afterwards.
+void warn_unclosed(PyObject* transport) noexcept;
 
 // A GC heap type over `bases` (a tuple) whose State follows the slots of the first one, at
 // `offset`. State has `dict` and `weak_references`; `own` are the type's further slots, ended by
