@@ -21,7 +21,7 @@ from soak.memory import anonymous_kib
 TOTAL = 1 << 30
 PIECE = bytes(1 << 16)
 READS = 2                   # bytes, a second between them
-BOUND_KIB = 8 * 1024        # what the writer's process may grow by: buffers, and the sampling itself
+BOUND_KIB = 8 * 1024        # what the process of the writer may grow by: buffers, and the looking
 TICK_S = 0.01
 
 
