@@ -18,6 +18,7 @@ import argparse
 import array
 import gc
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "python")]
 sys.dont_write_bytecode = True
 
-import pytest                           # noqa: E402
-from _pytest.runner import runtestprotocol      # noqa: E402
+import pytest                       # noqa: E402
 
-from harness import accounts            # noqa: E402
-from soak import memory                 # noqa: E402
+from harness import accounts        # noqa: E402
+from soak import memory             # noqa: E402
 
 LAST = 3        # repeats that must each have grown
 
@@ -73,16 +73,13 @@ class Repeater:
                 return
             for number, item in enumerate(session.items):
                 following = session.items[number + 1] if number + 1 < len(session.items) else None
-                self._one(item, following)
+                item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
+                item._report_sections.clear()
             self._measure()
 
-    def _one(self, item: pytest.Item, following: pytest.Item | None) -> None:
-        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        for report in runtestprotocol(item, log=False, nextitem=following):
-            if report.failed:
-                self.failures.append(f"{report.nodeid}: {str(report.longrepr)[-1_500:]}")
-        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-        item._report_sections.clear()
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failures.append(f"{report.nodeid}: {str(report.longrepr)[-1_500:]}")
 
     def _measure(self) -> None:
         memory.settle()
@@ -110,6 +107,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("module")
     options, rest = parser.parse_known_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's "&" ignores it
     repeater = Repeater(options.repeats)
     arguments: list[Any] = ["-c", str(ROOT / "pyproject.toml"), f"--rootdir={ROOT}",
                             "-p", "no:terminal", "-p", "no:cacheprovider", "-p", "no:junitxml",
