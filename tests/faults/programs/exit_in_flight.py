@@ -254,4 +254,5 @@ def over(way: str, states: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's "&" ignores it
     over(sys.argv[1], list(STATES) if sys.argv[2] == "all" else sys.argv[2].split(","))
