@@ -25,6 +25,9 @@ from report import Tally
 
 RESULTS = ROOT / "build" / "results"
 
+# After that a run of pytest has hung. Each test has a limit of its own, and machines are slow.
+PYTEST_LIMIT_S = 3600.0
+
 
 @dataclasses.dataclass
 class Context:
@@ -69,7 +72,7 @@ def _tee(command: list[str], env: dict[str, str], timeout_s: float) -> tuple[str
 _KILLER = "import os,sys,time; time.sleep(float(sys.argv[2])); os.kill(int(sys.argv[1]), 9)"
 
 
-def catch(context: Context, suite: str, preset: str = "dev", timeout_s: float = 300) -> list[Tally]:
+def catch(context: Context, suite: str, preset: str = "dev", timeout_s: float = 900) -> list[Tally]:
     part = suite if preset == "dev" else f"{suite} ({preset})"
     build = context.build(preset)
     program = build.folder / "tests" / f"test_{suite}"
@@ -120,7 +123,7 @@ def preloads(preset: str) -> dict[str, str]:
 
 
 def pytest(context: Context, part: str, paths: list[str], build: project.Build, *,
-           timeout_s: float = 900, extra: tuple[str, ...] = (), **env: str) -> list[Tally]:
+           extra: tuple[str, ...] = (), **env: str) -> list[Tally]:
     RESULTS.mkdir(parents=True, exist_ok=True)
     result = RESULTS / (part.replace(" ", "-").replace("/", "-") + ".xml")
     result.unlink(missing_ok=True)
@@ -128,7 +131,7 @@ def pytest(context: Context, part: str, paths: list[str], build: project.Build, 
                f"--rootdir={ROOT}", f"--junitxml={result}", "-o", f"cache_dir={ROOT}/.cache/pytest",
                *extra, *context.options, *paths]
     changes = {**sanitizer_options(build.preset), **preloads(build.preset), **env}
-    code = run(command, env=build.environment(**changes), timeout_s=timeout_s)
+    code = run(command, env=build.environment(**changes), timeout_s=PYTEST_LIMIT_S)
     return [report.of_pytest(part, result, code)]
 
 
@@ -146,8 +149,7 @@ def part_python(context: Context) -> list[Tally]:
     for interpreter in context.interpreters:
         build = context.build("dev", interpreter)
         tallies += pytest(context, f"python {interpreter.version}", ["tests/python"], build,
-                          timeout_s=3600 if context.all else 900, extra=SPREAD,
-                          **_seeds(context, "python", "dev"))
+                          extra=SPREAD, **_seeds(context, "python", "dev"))
     return tallies
 
 
@@ -161,10 +163,9 @@ def part_python_debug(context: Context) -> list[Tally]:
 def part_asan(context: Context) -> list[Tally]:
     tallies = []
     for suite in ("unit", "sim", "kernel"):
-        tallies += catch(context, suite, "asan", 600)
+        tallies += catch(context, suite, "asan")
     return tallies + pytest(context, "python (asan)", ["tests/python"], context.build("asan"),
-                            timeout_s=3600 if context.all else 1500, extra=SPREAD,
-                            RINGLOOP_TEST_SLOWDOWN="5", **_backends(context),
+                            extra=SPREAD, RINGLOOP_TEST_SLOWDOWN="5", **_backends(context),
                             **_seeds(context, "python", "asan"))
 
 
@@ -177,7 +178,7 @@ def part_tsan(context: Context) -> list[Tally]:
     context.build("tsan", options=_ALONE)
     tallies = []
     for suite in ("unit", "sim", "kernel"):
-        tallies += catch(context, suite, "tsan", 600)
+        tallies += catch(context, suite, "tsan")
     return tallies
 
 
@@ -192,7 +193,7 @@ def _folder(name: str, **env: str) -> Callable[[Context], list[Tally]]:
     def part(context: Context) -> list[Tally]:
         if not any((ROOT / "tests" / name).glob("test_*.py")):
             return []
-        return pytest(context, name, [f"tests/{name}"], context.build("dev"), timeout_s=1500, **env)
+        return pytest(context, name, [f"tests/{name}"], context.build("dev"), **env)
     return part
 
 
@@ -217,7 +218,7 @@ def part_programs(context: Context) -> list[Tally]:
     build = context.build("dev")
     python = project.virtual_environment(build.interpreter, "programs")
     return pytest(context, "programs", ["tests/programs"],
-                  dataclasses.replace(build, python=python), timeout_s=1200,
+                  dataclasses.replace(build, python=python),
                   extra=("-p", "no:asyncio", "-p", "no:anyio"))
 
 
