@@ -477,7 +477,7 @@ async def test_a_cancelled_start_leaves_no_server(path):
 
 
 async def test_a_server_that_cannot_listen_leaves_nothing(path, monkeypatch):
-    def refuse(*_):
+    def refuse(*_, **options):
         raise OSError(errno.ENOBUFS, "on purpose")
 
     with monkeypatch.context() as patch:
