@@ -47,8 +47,8 @@ class watch_table {
 // The descriptor number of an int or of an object with fileno(); -1 with an exception set.
 [[nodiscard]] int descriptor_of(PyObject* object) noexcept;
 
-// 0, or -1 with RuntimeError set: a transport of the loop owns that descriptor, and reads and writes
-// of others would take its bytes.
+// 0, or -1 with RuntimeError set: a transport of the loop owns that descriptor; reads and writes of
+// others would take its bytes.
 [[nodiscard]] int check_no_transport(loop_object* loop, PyObject* object) noexcept;
 
 }  // namespace ringloop::python
