@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import gc
 import io
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -570,5 +572,32 @@ def test_file_work_leaves_no_memory_behind(on_host: Run, path: Path) -> None:
             gc.collect()
             counts.append(sys.getallocatedblocks())
         accounts.assert_flat(counts, 50)
+
+    on_host(main())
+
+
+def test_a_truncate_that_waits_for_a_worker_keeps_to_its_file(on_host: Run, tmp_path: Path) -> None:
+    """close() waits for it: the descriptor's number may be another file's right behind that."""
+    cut, other = tmp_path / "cut", tmp_path / "other"
+    cut.write_bytes(b"c" * 1000)
+    other.write_bytes(b"o" * 1000)
+
+    async def main() -> None:
+        release = threading.Event()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            asyncio.get_running_loop().set_default_executor(pool)
+            pool.submit(release.wait)
+            try:
+                first = await ringloop.open(cut, "r+b")
+                truncating = asyncio.create_task(first.truncate(10))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                await first.close()
+                async with ringloop.open(other, "r+b"):
+                    release.set()
+                    assert await truncating == 10
+            finally:
+                release.set()
+        assert (cut.stat().st_size, other.stat().st_size) == (10, 1000)
 
     on_host(main())
