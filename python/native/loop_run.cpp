@@ -1,6 +1,7 @@
 // The turn. Contract in loop.hpp; order as in asyncio: handles that were ready before the poll,
 // then I/O, then timers that were due right after the poll; what these schedule waits for the next
-// turn. While callbacks are slow a turn takes less I/O (turn_limit.hpp).
+// turn. While callbacks are slow a turn takes less I/O (turn_limit.hpp). Of a flood of handles it
+// takes a part, and then I/O and timers have their turn before the rest.
 //
 // GIL: held, except inside wait_without_gil(). Leaves with everything submitted that the run
 // accepted.
@@ -11,6 +12,9 @@ namespace ringloop::python {
 using bridge::ref;
 
 namespace {
+
+// More handles than this are a flood, as threads can make that post faster than the loop runs.
+constexpr std::size_t handles_max = 16'384;
 
 bool has_ready(void* context) noexcept {
     return !static_cast<loop_object*>(context)->state.ready.empty();
@@ -89,14 +93,27 @@ int collect_due(loop_object* loop) noexcept {
     return 0;
 }
 
+int run_handle(loop_object* loop, handle_object* handle) noexcept {
+    const int result = handle_run(handle);
+    Py_DECREF(handle);
+    if (result < 0) return -1;
+    return loop->state.forked ? raise_closed(loop) : 0;
+}
+
 int run_ready(loop_object* loop, std::size_t count) noexcept {
-    ready_queue& ready = loop->state.ready;
-    for (; count > 0; --count) {
-        handle_object* handle = ready.pop();
-        const int result = handle_run(handle);
-        Py_DECREF(handle);
-        if (result < 0) return -1;
-        if (loop->state.forked) return raise_closed(loop);
+    for (; count > 0; --count)
+        if (run_handle(loop, loop->state.ready.pop()) < 0) return -1;
+    return 0;
+}
+
+// Timers that are due, past the handles that wait: at most as many as there are, for one may arm
+// itself anew.
+int run_timers(loop_object* loop) noexcept {
+    timer_heap& timers = loop->state.timers;
+    const std::int64_t now_ns = native_of(loop).now_ns();
+    for (std::size_t left = timers.size(); left > 0 && !timers.empty(); --left) {
+        if (timers.first_deadline_ns() > now_ns) break;
+        if (run_handle(loop, timers.pop()) < 0) return -1;
     }
     return 0;
 }
@@ -115,14 +132,18 @@ int turn(loop_object* loop) {
     // A turn without I/O has nothing to limit: it reads no clock.
     const bool has_io = native.has_host_work();
     const std::int64_t begin_ns = has_io ? native.now_ns() : 0;
-    const std::size_t first = state.ready.size();
-    if (collect_due(loop) < 0) return -1;
-    const std::size_t late = state.ready.size() - first;
+    const std::size_t waiting = state.ready.size();
+    const bool flooded = waiting > handles_max && !state.clock;
+    const std::size_t first = flooded ? handles_max : waiting;
+    if (!flooded && collect_due(loop) < 0) return -1;
+    const std::size_t late = flooded ? 0 : state.ready.size() - first;
     if (run_ready(loop, first) < 0) return -1;
     if (native.has_host_work()) native.run_host(state.limit.completions_max());
     if (raise_fatal(loop) < 0) return -1;
     if (state.forked) return raise_closed(loop);
-    if (run_ready(loop, late) < 0) return -1;
+    if ((flooded ? run_timers(loop) : run_ready(loop, late)) < 0) return -1;
+    // stop() ends with the turn, and so does all that was ready before it.
+    if (flooded && loop->stopping && run_ready(loop, waiting - first) < 0) return -1;
     if (has_io) state.limit.turned(native.now_ns() - begin_ns, native.has_host_work());
     return 0;
 }

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import time
 from typing import Any
 
@@ -141,3 +142,43 @@ def test_an_overridden_clock_moves_call_later(backend: str) -> None:
         handle.cancel()
     finally:
         shifted.close()
+
+
+def test_a_flood_of_handles_lets_io_and_timers_through(loop: Any) -> None:
+    """A turn took all that had come during the last: with threads that post, seconds of it."""
+    seen: list[str] = []
+    ran = 0
+
+    def count() -> None:
+        nonlocal ran
+        ran += 1
+
+    near, far = socket.socketpair()
+    with near, far:
+        far.send(b"x")
+        loop.add_reader(near, lambda: (seen.append("io"), loop.remove_reader(near)))
+        loop.call_soon(lambda: None)
+        loop.call_later(0.0, lambda: seen.append("timer"))
+        at: dict[str, int] = {}
+
+        def look() -> None:
+            for each in seen:
+                at.setdefault(each, ran)
+            count()
+
+        for _ in range(100_000):
+            loop.call_soon(look)
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+    assert ran == 100_000
+    assert set(at) == {"io", "timer"}
+    assert max(at.values()) < 50_000
+
+
+def test_stop_in_a_flood_runs_what_was_ready_before_it(loop: Any) -> None:
+    ran: list[int] = []
+    loop.call_soon(loop.stop)
+    for number in range(40_000):
+        loop.call_soon(ran.append, number)
+    loop.run_forever()
+    assert ran == list(range(40_000))
