@@ -144,6 +144,8 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
         self._connect(waiter)
 
     def _spawn(self, **arguments: Any) -> None:
+        if sys.version_info < (3, 11, 4):
+            _ask_for_descriptors(arguments)
         self._proc = subprocess.Popen(universal_newlines=False, **arguments)
         try:
             self._watch()
@@ -392,3 +394,17 @@ def _send_signal(pidfd: int, pid: int, number: int) -> None:
         os.kill(pid, number)
     except ProcessLookupError:
         pass  # it has exited, as in asyncio
+
+
+def _ask_for_descriptors(arguments: dict[str, Any]) -> None:
+    """Raises OSError where Popen would: before 3.11.4 it left the pipes open that it had made until
+    one failed."""
+    streams = [arguments.get(name) for name in ("stdin", "stdout", "stderr")]
+    wanted = 2 * (1 + streams.count(subprocess.PIPE)) + (subprocess.DEVNULL in streams)
+    held: list[int] = []
+    try:
+        while len(held) < wanted:
+            held.append(os.eventfd(0))
+    finally:
+        for fd in held:
+            os.close(fd)
