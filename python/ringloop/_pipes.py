@@ -48,6 +48,16 @@ class ReadPipeTransport(_PipeEnd, _unix._UnixReadPipeTransport):  # type: ignore
         pipe.fileno()  # a closed pipe: refused before there is anything to finalize
         super().__init__(loop, pipe, protocol, waiter, extra)
 
+    def is_reading(self) -> bool:
+        """Whether data is taken: neither paused nor closing."""
+        return not self._paused and not self._closing  # early 3.11, Debian 12's, has none
+
+    def _read_ready(self) -> None:
+        if self._paused:  # there connection_made() may pause before the watch begins
+            self._loop._remove_reader(self._fileno)
+        else:
+            super()._read_ready()
+
 
 class WritePipeTransport(_PipeEnd, _unix._UnixWritePipeTransport):  # type: ignore[misc]
     """The writing end of a pipe or FIFO, a socket, or a character device."""
