@@ -30,7 +30,7 @@ def one_exit(way: str, state: str) -> tuple[float, str | None]:
     except subprocess.TimeoutExpired:
         return 60, f"{name}: no end"
     over = time.monotonic()
-    if done.returncode != WAYS[way]:
+    if done.returncode != WAYS[way] or "leaving " not in done.stdout:
         return 0, f"{name}: exit code {done.returncode}: {done.stderr[-600:]}"
     seconds = over - float(done.stdout.split()[-1])
     if seconds > LIMIT_S:
@@ -50,6 +50,13 @@ def test_exits_in_any_state_take_less_than_two_seconds_and_mean_their_code() -> 
     wrong = [answer for _, answer in found if answer is not None]
     print(f"{RUNS} exits, the slowest in {max(seconds for seconds, _ in found):.2f} s")
     assert not wrong, f"{len(wrong)} of {RUNS}: {wrong[:3]}"
+
+
+@pytest.mark.parametrize("way", ["end", "raise", "terminate", "closed"])
+def test_a_sendfile_that_is_thrown_away_may_resume_reading_of_a_transport_at_its_end(way: str
+                                                                                     ) -> None:
+    """The collector ends both, in this order: an assertion of the transport's failed."""
+    assert one_exit(way, "sendfile")[1] is None
 
 
 def test_a_connection_left_open_at_the_end_is_no_error_of_ours() -> None:
