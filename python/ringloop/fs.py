@@ -294,6 +294,8 @@ def write_bytes(path: StrPath, data: Buffer, *, mode: int = 0o666) -> Coroutine[
     A cancel leaves a part of them, as a crash would: write beside and rename where that matters.
     """
     view = memoryview(data)
+    if not view.c_contiguous:  # the file would be emptied, and then not written
+        raise BufferError("data is not contiguous in memory: give write_bytes() a copy")
     return _write(_native.open_file(path, _flags("wb"), mode), view)
 
 

@@ -260,6 +260,7 @@ BAD_CALLS: list[tuple[str, tuple[Any, ...], type[Exception]]] = [
     ("write_text", ("x", "ü", "ascii"), UnicodeEncodeError),
     ("write_bytes", ("x", "text"), TypeError),
     ("write_bytes", (None, b"x"), TypeError),
+    ("write_bytes", ("x", memoryview(b"abcdef")[::2]), BufferError),
     ("copy", (None, "x"), TypeError),
     ("copy", ("x", "a\0b"), ValueError),
     ("watch", (5,), TypeError),
