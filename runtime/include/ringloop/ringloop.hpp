@@ -1,31 +1,34 @@
 // ringloop: everything a native application includes. A table of contents.
 #pragma once
 
-#include "ringloop/buffer.hpp"            // bytes on loan from the ring
-#include "ringloop/capabilities.hpp"      // which backend, and why
-#include "ringloop/driver.hpp"            // the door to the kernel
-#include "ringloop/error.hpp"             // what awaits throw
-#include "ringloop/fs/file.hpp"           // open, read_at, write_at, sync, status
-#include "ringloop/generator.hpp"         // coroutines that yield
-#include "ringloop/interval.hpp"          // ticks without drift
-#include "ringloop/net/endpoint.hpp"      // numeric addresses
-#include "ringloop/net/ready.hpp"         // poll any descriptor
-#include "ringloop/net/tcp_listener.hpp"  // bind, accept
-#include "ringloop/net/tcp_stream.hpp"    // connect, receive, read_some, write_all
-#include "ringloop/offload.hpp"           // a function on another thread
-#include "ringloop/run.hpp"               // the main() of a service
-#include "ringloop/scheduler.hpp"         // runs coroutines on one thread
-#include "ringloop/sleep.hpp"             // sleep_for, sleep_until, yield
-#include "ringloop/stop.hpp"              // how coroutines are stopped
-#include "ringloop/sync/broadcast.hpp"    // every subscriber gets every value
-#include "ringloop/sync/channel.hpp"      // a bounded queue between coroutines
-#include "ringloop/sync/condition.hpp"    // waits for a change, with a mutex let go
-#include "ringloop/sync/event.hpp"        // a flag to wait for
-#include "ringloop/sync/latch.hpp"        // waits for a count to reach zero
-#include "ringloop/sync/mutex.hpp"        // mutex, shared_mutex
-#include "ringloop/sync/semaphore.hpp"    // a number of permits
-#include "ringloop/sync_wait.hpp"         // a task from a plain function
-#include "ringloop/task.hpp"              // coroutines
-#include "ringloop/task_group.hpp"        // with_group
-#include "ringloop/thread_pool.hpp"       // where offload() runs
-#include "ringloop/when.hpp"              // with_stop, with_timeout, shield, when_all, when_any
+#include "ringloop/buffer.hpp"             // bytes on loan from the ring
+#include "ringloop/capabilities.hpp"       // which backend, and why
+#include "ringloop/driver.hpp"             // the door to the kernel
+#include "ringloop/error.hpp"              // what awaits throw
+#include "ringloop/fs/file.hpp"            // open, read_at, write_at, sync, status
+#include "ringloop/generator.hpp"          // coroutines that yield
+#include "ringloop/interval.hpp"           // ticks without drift
+#include "ringloop/net/datagram.hpp"       // UDP, Unix datagrams
+#include "ringloop/net/endpoint.hpp"       // numeric addresses
+#include "ringloop/net/ready.hpp"          // poll any descriptor
+#include "ringloop/net/tcp_listener.hpp"   // bind, accept
+#include "ringloop/net/tcp_stream.hpp"     // connect, receive, read_some, write_all
+#include "ringloop/net/unix_listener.hpp"  // bind, accept
+#include "ringloop/net/unix_stream.hpp"    // Unix sockets, descriptors over them
+#include "ringloop/offload.hpp"            // a function on another thread
+#include "ringloop/run.hpp"                // the main() of a service
+#include "ringloop/scheduler.hpp"          // runs coroutines on one thread
+#include "ringloop/sleep.hpp"              // sleep_for, sleep_until, yield
+#include "ringloop/stop.hpp"               // how coroutines are stopped
+#include "ringloop/sync/broadcast.hpp"     // every subscriber gets every value
+#include "ringloop/sync/channel.hpp"       // a bounded queue between coroutines
+#include "ringloop/sync/condition.hpp"     // waits for a change, with a mutex let go
+#include "ringloop/sync/event.hpp"         // a flag to wait for
+#include "ringloop/sync/latch.hpp"         // waits for a count to reach zero
+#include "ringloop/sync/mutex.hpp"         // mutex, shared_mutex
+#include "ringloop/sync/semaphore.hpp"     // a number of permits
+#include "ringloop/sync_wait.hpp"          // a task from a plain function
+#include "ringloop/task.hpp"               // coroutines
+#include "ringloop/task_group.hpp"         // with_group
+#include "ringloop/thread_pool.hpp"        // where offload() runs
+#include "ringloop/when.hpp"               // with_stop, with_timeout, shield, when_all, when_any

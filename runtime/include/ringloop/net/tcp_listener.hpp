@@ -31,7 +31,9 @@ class tcp_listener {
     // The next connection. A connection that its peer gave up before is skipped; while descriptors
     // or memory are short it waits. Cancel loses nothing: a connection that came meanwhile is the
     // next accept's.
-    [[nodiscard]] detail::accept_await accept() { return detail::accept_await(state()); }
+    [[nodiscard]] detail::accept_await<tcp_stream> accept() {
+        return detail::accept_await<tcp_stream>(state());
+    }
     void close() noexcept { state_.reset(); }
     [[nodiscard]] endpoint local() const;
     [[nodiscard]] int native_handle() const noexcept { return state_ ? state_->socket() : -1; }

@@ -1,74 +1,23 @@
-// tcp_stream: a connected TCP socket.
-//
-// Owns the descriptor and, while one is armed, the receive on it. Move-only; the destructor takes
-// back what is in flight and closes, so that the peer sees the end at once. Thread: that of the
-// scheduler it was made on. At most one reader and one writer at a time (std::logic_error).
-//
-// Errors: ringloop::error (ECONNRESET, EPIPE …). Cancel: see each member.
+// tcp_stream: a connected TCP socket. Reading, writing, closing: byte_stream.hpp.
 #pragma once
 
-#include <cstddef>
-#include <memory>
-#include <span>
-#include <string_view>
-
-#include "ringloop/buffer.hpp"
-#include "ringloop/net/detail/stream_state.hpp"
+#include "ringloop/net/byte_stream.hpp"
 #include "ringloop/net/endpoint.hpp"
 #include "ringloop/task.hpp"
 
 namespace ringloop::net {
 
-enum class direction : int { receive = SHUT_RD, send = SHUT_WR, both = SHUT_RDWR };
-
-class tcp_stream {
+class tcp_stream : public byte_stream {
   public:
     // Cancel: the connection attempt is given up, the socket closed.
     [[nodiscard]] static task<tcp_stream> connect(endpoint to);
     // Takes over a connected, non-blocking socket.
-    tcp_stream(scheduler& home, int socket);
+    tcp_stream(scheduler& home, int socket) : byte_stream(home, socket) {}
     tcp_stream() noexcept = default;
-    tcp_stream(tcp_stream&&) noexcept = default;
-    tcp_stream& operator=(tcp_stream&&) noexcept = default;
 
-    // What arrived, as a lease; an empty one at the end of the stream. A receive stays armed in the
-    // kernel between calls; nothing is held while the connection is idle.
-    // Cancel loses nothing: what arrives meanwhile comes with the next call.
-    [[nodiscard]] detail::receive_await receive() { return detail::receive_await(state()); }
-    // Into the caller's memory: bytes read, at least one; 0 at the end of the stream (or for an
-    // empty span). Cancel loses nothing: bytes that were faster are returned.
-    [[nodiscard]] detail::read_await read_some(std::span<std::byte> into) {
-        return detail::read_await(state(), into);
-    }
-    // Sends all of it; `bytes` stay alive and unchanged until the await ends. Sent at once if the
-    // socket takes it. Cancel: what was handed over is sent, how much that is gets lost: close the
-    // stream.
-    [[nodiscard]] detail::write_await write_all(std::span<const std::byte> bytes) {
-        return detail::write_await(state(), bytes, true);
-    }
-    [[nodiscard]] detail::write_await write_all(std::string_view text) {
-        return write_all(std::as_bytes(std::span(text)));
-    }
-    // Sends a part, at least one byte; returns how many. Cancel loses nothing: a count that was
-    // faster is returned.
-    [[nodiscard]] detail::write_await write_some(std::span<const std::byte> bytes) {
-        return detail::write_await(state(), bytes, false);
-    }
-
-    // Immediate.
-    void shutdown(direction which);
-    // Takes back what is in flight and closes. A reader or writer that waits must have ended.
-    void close() noexcept { state_.reset(); }
     void set_no_delay(bool on);
-
-    [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
-    [[nodiscard]] int native_handle() const noexcept { return state_ ? state_->socket() : -1; }
     [[nodiscard]] endpoint local() const;
     [[nodiscard]] endpoint peer() const;
-
-  private:
-    detail::stream_state& state() const;
-    std::unique_ptr<detail::stream_state> state_;
 };
 
 }  // namespace ringloop::net

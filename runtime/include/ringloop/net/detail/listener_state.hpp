@@ -1,4 +1,4 @@
-// listener_state: what a tcp_listener keeps at a fixed address, and the awaiter of its accept.
+// listener_state: what a listener keeps at a fixed address, and the awaiter of its accept.
 //
 // One multishot accept is armed at the first accept() and stays armed; connections queue up. When
 // `waiting_max` wait it is taken back until they were taken: the rest stays in the kernel's
@@ -16,11 +16,7 @@
 #include "ringloop/task.hpp"
 #include "ringloop/timer.hpp"
 
-namespace ringloop::net {
-
-class tcp_stream;
-
-namespace detail {
+namespace ringloop::net::detail {
 
 class listener_state {
   public:
@@ -33,10 +29,11 @@ class listener_state {
     listener_state& operator=(const listener_state&) = delete;
 
     [[nodiscard]] int socket() const noexcept { return socket_; }
+    [[nodiscard]] scheduler& home() const noexcept { return home_; }
     [[nodiscard]] driver& io() const noexcept { return home_.io(); }
 
   private:
-    friend class accept_await;
+    friend class socket_await;
     struct retry_timer : timer {
         retry_timer(handler function, listener_state& its_owner) noexcept
             : timer(function), owner(its_owner) {}
@@ -60,23 +57,32 @@ class listener_state {
     ringloop::detail::state_wait* acceptor_ = nullptr;
 };
 
-class accept_await {
+class socket_await {
   public:
-    explicit accept_await(listener_state& listener) noexcept : listener_(listener) {}
-    accept_await(const accept_await&) = delete;
-    accept_await& operator=(const accept_await&) = delete;
+    socket_await(const socket_await&) = delete;
+    socket_await& operator=(const socket_await&) = delete;
     [[nodiscard]] bool await_ready() const noexcept { return false; }
     template <class Promise>
     bool await_suspend(std::coroutine_handle<Promise> handle) {
         return start(handle, ringloop::detail::scope_of(handle));
     }
-    [[nodiscard]] tcp_stream await_resume();
+
+  protected:
+    explicit socket_await(listener_state& listener) noexcept : listener_(listener) {}
+    ~socket_await() = default;
+    [[nodiscard]] int take();  // the accepted socket
+    listener_state& listener_;
 
   private:
     bool start(std::coroutine_handle<> handle, stop_scope* scope);
-    listener_state& listener_;
     ringloop::detail::state_wait wait_;
 };
 
-}  // namespace detail
-}  // namespace ringloop::net
+template <class Stream>
+class accept_await : public socket_await {
+  public:
+    explicit accept_await(listener_state& listener) noexcept : socket_await(listener) {}
+    [[nodiscard]] Stream await_resume() { return Stream(listener_.home(), take()); }
+};
+
+}  // namespace ringloop::net::detail

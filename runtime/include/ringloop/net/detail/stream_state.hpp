@@ -1,4 +1,4 @@
-// stream_state: what a tcp_stream keeps at a fixed address, and the awaiters of its reads and
+// stream_state: what a byte_stream keeps at a fixed address, and the awaiters of its reads and
 // writes.
 //
 // Receiving. One multishot receive is armed at the first receive() and stays armed. Completions
@@ -60,7 +60,12 @@ class stream_state : public ringloop::detail::pooled_frame {
     stream_state& operator=(const stream_state&) = delete;
 
     [[nodiscard]] int socket() const noexcept { return socket_; }
+    [[nodiscard]] scheduler& home() const noexcept { return home_; }
     [[nodiscard]] driver& io() const noexcept { return home_.io(); }
+    // A receive has been armed, or has left something: nobody else may read the socket.
+    [[nodiscard]] bool receives_by_itself() const noexcept {
+        return receive_.in_flight() || readable();
+    }
 
   private:
     friend class receive_await;

@@ -1,0 +1,94 @@
+// udp_socket, unix_datagram: sockets that carry messages, each whole or not at all.
+//
+//     auto socket = net::udp_socket::bind({"127.0.0.1", 5353});
+//     while (true) {
+//         auto got = co_await socket.receive_from(buffer);
+//         co_await socket.send_to(std::span(buffer).first(got.size), got.from);
+//     }
+//
+// One system call moves up to `batch_max` messages (receive_many, send_many). A message is tried at
+// once; only if there is none, or no room, does the coroutine wait until the socket is ready.
+// Owns the descriptor; move-only; the destructor closes. Thread: that of the scheduler it was made
+// on. Any number of coroutines may receive or send at once; each message goes to one of them.
+// Errors: ringloop::error; what the network reported of an earlier message (ECONNREFUSED …) is
+// thrown by the next call, and the socket goes on.
+// Cancel: loses nothing and sends nothing.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "ringloop/net/endpoint.hpp"
+#include "ringloop/net/unix_endpoint.hpp"
+#include "ringloop/scheduler.hpp"
+#include "ringloop/task.hpp"
+
+namespace ringloop::net {
+
+template <class Address>
+class datagram_socket {
+  public:
+    static constexpr std::size_t batch_max = 64;
+
+    struct received {
+        std::size_t size = 0;    // bytes put into the buffer; 0 is an empty message
+        Address from;            // a default one if the sender has no name
+        bool truncated = false;  // the message was longer than the buffer: the rest is gone
+    };
+    // One of a batch: `buffer` is the caller's, the rest is filled in.
+    struct incoming {
+        std::span<std::byte> buffer;
+        received got = {};
+    };
+    struct outgoing {
+        std::span<const std::byte> bytes;
+        Address to;
+    };
+
+    // On the running scheduler.
+    [[nodiscard]] static datagram_socket bind(const Address& at);
+    // Sends to `peer` and receives from it alone.
+    [[nodiscard]] static task<datagram_socket> connect(Address peer);
+    // Takes over a non-blocking socket.
+    datagram_socket(scheduler& home, int socket) noexcept : home_(&home), socket_(socket) {}
+    datagram_socket(datagram_socket&& other) noexcept
+        : home_(other.home_), socket_(std::exchange(other.socket_, -1)) {}
+    datagram_socket& operator=(datagram_socket&& other) noexcept {
+        std::swap(home_, other.home_);
+        std::swap(socket_, other.socket_);
+        return *this;
+    }
+    ~datagram_socket() { close(); }
+
+    [[nodiscard]] task<received> receive_from(std::span<std::byte> into);
+    // At least one message, at most `batch_max`; returns how many. Zero for an empty span.
+    [[nodiscard]] task<std::size_t> receive_many(std::span<incoming> into);
+    // The whole message (EMSGSIZE if that cannot be).
+    [[nodiscard]] task<void> send_to(std::span<const std::byte> bytes, Address to);
+    [[nodiscard]] task<void> send(std::span<const std::byte> bytes);  // of a connected socket
+    // All of them, in order. An error names none of them: those before it were sent.
+    [[nodiscard]] task<void> send_many(std::span<const outgoing> messages);
+
+    void set_option(int level, int name, int value);  // setsockopt(2)
+    void close() noexcept;
+    [[nodiscard]] explicit operator bool() const noexcept { return socket_ >= 0; }
+    [[nodiscard]] int native_handle() const noexcept { return socket_; }
+    [[nodiscard]] Address local() const;
+
+  private:
+    [[nodiscard]] driver& io() const;
+    [[nodiscard]] task<void> send_one(std::span<const std::byte> bytes, const Address* to);
+    scheduler* home_ = nullptr;
+    int socket_ = -1;
+};
+
+extern template class datagram_socket<endpoint>;
+extern template class datagram_socket<unix_endpoint>;
+
+using udp_socket = datagram_socket<endpoint>;
+using unix_datagram = datagram_socket<unix_endpoint>;
+
+}  // namespace ringloop::net

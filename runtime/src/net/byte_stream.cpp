@@ -1,0 +1,26 @@
+// byte_stream: what needs no waiting. Reads and writes are in stream_state.cpp and
+// stream_write.cpp.
+#include "ringloop/net/byte_stream.hpp"
+
+#include <cerrno>
+#include <stdexcept>
+
+#include "ringloop/error.hpp"
+
+namespace ringloop::net {
+
+byte_stream::byte_stream(scheduler& home, int socket)
+    : state_(std::make_unique<detail::stream_state>(home, socket)) {}
+
+detail::stream_state& byte_stream::state() const {
+    if (state_ == nullptr)
+        throw std::logic_error("ringloop: the stream is closed, or was moved from");
+    return *state_;
+}
+
+void byte_stream::shutdown(direction which) {
+    const int result = state().io().shutdown(state_->socket(), static_cast<int>(which));
+    if (result != -ENOTCONN) ringloop::detail::checked(result, "shutdown");  // the peer was faster
+}
+
+}  // namespace ringloop::net

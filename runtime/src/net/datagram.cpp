@@ -1,0 +1,177 @@
+// Datagram sockets: a try, and a wait where it would block.
+#include "ringloop/net/datagram.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "ringloop/error.hpp"
+#include "ringloop/net/detail/address_of.hpp"
+#include "ringloop/net/detail/connect_await.hpp"
+#include "ringloop/net/ready.hpp"
+#include "ringloop/stop.hpp"
+
+namespace ringloop::net {
+namespace {
+
+using ringloop::detail::checked;
+
+// Calls `attempt` until it moved something; waits for `events` in between. Returns what it
+// returned.
+template <class Attempt>
+task<std::size_t> move_some(int socket, std::uint32_t events, const char* what, Attempt attempt) {
+    const stop_scope* scope = co_await current_scope();
+    if (scope != nullptr && scope->stop_requested()) throw operation_cancelled();
+    while (true) {
+        const int moved = attempt();
+        if (moved > 0) co_return static_cast<std::size_t>(moved);
+        if (moved != -EAGAIN && moved != -EINTR) ringloop::detail::throw_error(-moved, what);
+        co_await ready(socket, events);
+    }
+}
+
+void aim(mmsghdr& message, iovec& piece, const std::byte* data, std::size_t size) {
+    piece = {const_cast<std::byte*>(data), size};
+    message = {};
+    message.msg_hdr.msg_iov = &piece;
+    message.msg_hdr.msg_iovlen = 1;
+}
+
+template <class Address>
+void address_to(mmsghdr& message, const Address& to) {
+    message.msg_hdr.msg_name = const_cast<sockaddr*>(to.address());
+    message.msg_hdr.msg_namelen = to.size();
+}
+
+template <class Address>
+int family_of(const Address& at) {
+    return at.address()->sa_family;
+}
+
+}  // namespace
+
+template <class Address>
+driver& datagram_socket<Address>::io() const {
+    if (socket_ < 0) throw std::logic_error("ringloop: the socket is closed, or was moved from");
+    return home_->io();
+}
+
+template <class Address>
+datagram_socket<Address> datagram_socket<Address>::bind(const Address& at) {
+    scheduler& home = ringloop::detail::running_scheduler();
+    datagram_socket made(
+        home, checked(home.io().make_socket(family_of(at), SOCK_DGRAM, 0), "make a socket"));
+    const std::string where = "bind to " + at.to_string();
+    checked(home.io().bind(made.socket_, at.address(), at.size()), where.c_str());
+    return made;
+}
+
+template <class Address>
+task<datagram_socket<Address>> datagram_socket<Address>::connect(Address peer) {
+    scheduler& home = ringloop::detail::running_scheduler();
+    datagram_socket made(
+        home, checked(home.io().make_socket(family_of(peer), SOCK_DGRAM, 0), "make a socket"));
+    co_await detail::connect_await<Address>(made.socket_, peer);
+    co_return made;
+}
+
+template <class Address>
+task<std::size_t> datagram_socket<Address>::receive_many(std::span<incoming> into) {
+    if (into.empty()) co_return 0;
+    const std::size_t most = std::min(into.size(), batch_max);
+    std::array<mmsghdr, batch_max> messages;
+    std::array<iovec, batch_max> pieces;
+    std::array<sockaddr_storage, batch_max> senders;
+    driver& door = io();
+    const std::size_t count = co_await move_some(socket_, POLLIN, "receive a datagram", [&] {
+        for (std::size_t i = 0; i < most; ++i) {
+            aim(messages[i], pieces[i], into[i].buffer.data(), into[i].buffer.size());
+            messages[i].msg_hdr.msg_name = &senders[i];
+            messages[i].msg_hdr.msg_namelen = sizeof senders[i];
+        }
+        return door.try_recvmmsg(socket_, std::span(messages).first(most));
+    });
+    for (std::size_t i = 0; i < count; ++i) {
+        const msghdr& head = messages[i].msg_hdr;
+        received& got = into[i].got;
+        got.size = messages[i].msg_len;
+        got.truncated = (head.msg_flags & MSG_TRUNC) != 0;
+        got.from = head.msg_namelen == 0
+                       ? Address()
+                       : Address(reinterpret_cast<const sockaddr*>(&senders[i]), head.msg_namelen);
+    }
+    co_return count;
+}
+
+template <class Address>
+task<typename datagram_socket<Address>::received> datagram_socket<Address>::receive_from(
+    std::span<std::byte> into) {
+    incoming one{into};
+    co_await receive_many({&one, 1});
+    co_return one.got;
+}
+
+template <class Address>
+task<void> datagram_socket<Address>::send_one(std::span<const std::byte> bytes, const Address* to) {
+    iovec piece;
+    mmsghdr message;
+    aim(message, piece, bytes.data(), bytes.size());
+    if (to != nullptr) address_to(message, *to);
+    driver& door = io();
+    co_await move_some(socket_, POLLOUT, "send a datagram", [&] {
+        return door.try_sendmmsg(socket_, {&message, 1});
+    });
+}
+
+template <class Address>
+task<void> datagram_socket<Address>::send_to(std::span<const std::byte> bytes, Address to) {
+    co_await send_one(bytes, &to);
+}
+
+template <class Address>
+task<void> datagram_socket<Address>::send(std::span<const std::byte> bytes) {
+    return send_one(bytes, nullptr);
+}
+
+template <class Address>
+task<void> datagram_socket<Address>::send_many(std::span<const outgoing> messages) {
+    std::array<mmsghdr, batch_max> heads;
+    std::array<iovec, batch_max> pieces;
+    driver& door = io();
+    while (!messages.empty()) {
+        const std::size_t most = std::min(messages.size(), batch_max);
+        for (std::size_t i = 0; i < most; ++i) {
+            aim(heads[i], pieces[i], messages[i].bytes.data(), messages[i].bytes.size());
+            address_to(heads[i], messages[i].to);
+        }
+        const std::size_t sent = co_await move_some(socket_, POLLOUT, "send datagrams", [&] {
+            return door.try_sendmmsg(socket_, std::span(heads).first(most));
+        });
+        messages = messages.subspan(sent);
+    }
+}
+
+template <class Address>
+void datagram_socket<Address>::set_option(int level, int name, int value) {
+    checked(io().set_option(socket_, level, name, &value, sizeof value), "set a socket option");
+}
+
+template <class Address>
+void datagram_socket<Address>::close() noexcept {
+    if (socket_ >= 0) home_->io().close(std::exchange(socket_, -1));
+}
+
+template <class Address>
+Address datagram_socket<Address>::local() const {
+    return detail::address_of<Address>(io(), socket_, &driver::local_address, "local address");
+}
+
+template class datagram_socket<endpoint>;
+template class datagram_socket<unix_endpoint>;
+
+}  // namespace ringloop::net

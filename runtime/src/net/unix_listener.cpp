@@ -1,0 +1,65 @@
+// Listening on a Unix socket: the socket's set-up, and its path's end.
+#include "ringloop/net/unix_listener.hpp"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "ringloop/error.hpp"
+#include "ringloop/net/detail/address_of.hpp"
+
+namespace ringloop::net {
+
+using ringloop::detail::checked;
+
+unix_listener::bound_path::bound_path(std::string path) : path_(std::move(path)) {
+    struct stat status {};
+    if (lstat(path_.c_str(), &status) != 0) return;
+    device_ = status.st_dev;
+    inode_ = status.st_ino;
+}
+
+unix_listener::bound_path::~bound_path() {
+    struct stat status {};
+    if (lstat(path_.c_str(), &status) != 0) return;
+    if (status.st_dev != device_ || status.st_ino != inode_) return;
+    std::error_code ignored;  // a folder that may not be written any more: the path stays
+    std::filesystem::remove(path_, ignored);
+}
+
+unix_listener::unix_listener(scheduler& home, int socket)
+    : state_(std::make_unique<detail::listener_state>(home, socket)) {}
+
+detail::listener_state& unix_listener::state() const {
+    if (state_ == nullptr)
+        throw std::logic_error("ringloop: the listener is closed, or was moved from");
+    return *state_;
+}
+
+unix_listener unix_listener::bind(const unix_endpoint& at, const unix_listen_options& options) {
+    scheduler& home = ringloop::detail::running_scheduler();
+    driver& io = home.io();
+    const bool has_path = !at.path().empty() && !at.is_abstract();
+    std::error_code absent;
+    if (has_path && options.replace && std::filesystem::is_socket(at.path(), absent))
+        std::filesystem::remove(at.path(), absent);
+    const int socket = checked(io.make_socket(AF_UNIX, SOCK_STREAM, 0), "make a socket");
+    unix_listener listener(home, socket);
+    const std::string where = "bind to " + at.to_string();
+    checked(io.bind(socket, at.address(), at.size()), where.c_str());
+    if (has_path && !options.keep_path) listener.path_ = std::make_unique<bound_path>(at.path());
+    checked(io.listen(socket, options.backlog), "listen");
+    return listener;
+}
+
+unix_endpoint unix_listener::local() const {
+    return detail::address_of<unix_endpoint>(state().io(), native_handle(), &driver::local_address,
+                                             "local address");
+}
+
+}  // namespace ringloop::net
