@@ -111,8 +111,17 @@ PyMODINIT_FUNC PyInit_guest(void) {
 """
 
 
+_loaded: list[Any] = []     # once a process: nobody unloads an extension module
+
+
 @pytest.fixture(scope="module")
 def guest(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    if not _loaded:
+        _loaded.append(build_and_load(tmp_path_factory))
+    return _loaded[0]
+
+
+def build_and_load(tmp_path_factory: pytest.TempPathFactory) -> Any:
     headers = sysconfig.get_paths()["include"]
     if not os.access(Path(headers, "Python.h"), os.R_OK):
         pytest.skip("this user cannot read Python's headers")
