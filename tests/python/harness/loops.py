@@ -64,4 +64,6 @@ class Run:
 
     def __call__(self, main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
         with asyncio.Runner(debug=debug, loop_factory=self.new_loop) as runner:
+            # A collection takes long on a busy machine, and a log would keep what it names.
+            runner.get_loop().slow_callback_duration = 60
             return runner.run(main)
