@@ -395,8 +395,7 @@ def test_awaiting_leaves_no_memory_behind(on_host: Run) -> None:
         counts = []
         for _ in range(6):
             await rounds(300)
-            gc.collect()
-            counts.append(sys.getallocatedblocks())
+            counts.append(accounts.allocated_blocks())
         accounts.assert_flat(counts, 300)
 
     on_host(main())

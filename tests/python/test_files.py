@@ -7,7 +7,6 @@ import concurrent.futures
 import gc
 import io
 import os
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -569,8 +568,7 @@ def test_file_work_leaves_no_memory_behind(on_host: Run, path: Path) -> None:
         counts = []
         for _ in range(6):
             await rounds()
-            gc.collect()
-            counts.append(sys.getallocatedblocks())
+            counts.append(accounts.allocated_blocks())
         accounts.assert_flat(counts, 50)
 
     on_host(main())

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import stat
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -568,8 +566,7 @@ def test_it_leaves_no_memory_behind(on_host: Run, tmp_path: Path) -> None:
         counts = []
         for _ in range(6):
             await rounds()
-            gc.collect()
-            counts.append(sys.getallocatedblocks())
+            counts.append(accounts.allocated_blocks())
         accounts.assert_flat(counts, 40)
 
     on_host(main())

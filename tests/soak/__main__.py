@@ -78,7 +78,7 @@ class Samples:
         self._taken = {name: array.array("d") for name in self._bounds}
 
     def take(self) -> None:
-        memory.settle()
+        accounts.settle()
         self._taken["allocated blocks"].append(sys.getallocatedblocks())
         self._taken["anonymous KiB"].append(memory.anonymous_kib())
 
@@ -103,7 +103,7 @@ class Equality:
     """What must be the same at the end as it was after the first lives."""
 
     def __init__(self) -> None:
-        memory.settle()
+        accounts.settle()
         self._account, self._children = accounts.take(), children()
 
     def rows(self, phase: str) -> Iterator[Row]:

@@ -30,7 +30,6 @@ sys.dont_write_bytecode = True
 import pytest                       # noqa: E402
 
 from harness import accounts        # noqa: E402
-from soak import memory             # noqa: E402
 
 LAST = 3        # repeats that must each have grown
 
@@ -85,7 +84,7 @@ class Repeater:
             self.failures.append(f"{report.nodeid}: {str(report.longrepr)[-1_500:]}")
 
     def _measure(self) -> None:
-        memory.settle()
+        accounts.settle()
         found = {"references": references(), "blocks": sys.getallocatedblocks(),
                  "descriptors": len(os.listdir("/proc/self/fd")),
                  **{f"native {name}": count for name, count in accounts.native().items()}}
