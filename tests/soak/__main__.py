@@ -257,7 +257,7 @@ def _leaked_child() -> None:
 LEAKS: dict[str, Callable[[], None]] = {
     "nothing": lambda: None,
     "blocks": lambda: _kept.append([object() for _ in range(200)]),
-    "memory": lambda: _kept.append(bytearray(os.urandom(1 << 20))),
+    "memory": lambda: _kept.append(bytearray(os.urandom(8 << 20))),   # more than a heap may trim
     "descriptor": lambda: _kept.append(os.dup(0)),
     "thread": _leaked_thread,
     "child": _leaked_child,

@@ -50,8 +50,11 @@ class Spawner(threading.Thread):
             process = await asyncio.create_subprocess_exec(
                 "ls", "-l", "/proc/self/fd", stdout=asyncio.subprocess.PIPE, close_fds=False)
             listing, _ = await process.communicate()
-            found = dict(line.split()[-3::2] for line in listing.decode().splitlines()
-                         if "->" in line)
+            found = {}
+            for line in listing.decode().splitlines():
+                place, arrow, name = line.partition(" -> ")
+                if arrow:       # a name may have blanks: "/tmp/x (deleted)"
+                    found[place.split()[-1]] = name
             # ls's own one is the folder that it lists.
             wrong = [f"{number} {name}" for number, name in found.items()
                      if number not in self._allowed and not name.startswith("/proc/")]
