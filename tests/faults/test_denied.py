@@ -72,14 +72,16 @@ def test_the_suite_passes_without_io_uring_as_often_as_on_epoll(tmp_path: Path) 
 @pytest.mark.time_limit(SUITE_LIMIT_S)
 def test_the_suite_passes_as_a_plain_user_with_64_kib_of_lockable_memory(
         everybody: programs.Place, tmp_path: Path) -> None:
-    counts = suite(everybody, tmp_path, backends="auto", launch=("--user", "--memlock-kib", "64"))
+    counts = suite(everybody, tmp_path, backends="auto", launch=("--user", "--memlock-kib", "64"),
+                   RINGLOOP_TEST_GUESTS="asyncio")
     assert counts["tests"] > counts["skipped"]
 
 
 @pytest.mark.time_limit(SUITE_LIMIT_S)
 def test_the_suite_passes_on_a_ring_without_what_kernel_6_1_lacks(tmp_path: Path) -> None:
     newer = ",".join(str(opcode) for opcode in range(49, 64))    # READ_MULTISHOT and later
-    counts = suite(programs.here(), tmp_path, backends="uring", RINGLOOP_TEST_MASK=newer)
+    counts = suite(programs.here(), tmp_path, backends="uring", RINGLOOP_TEST_MASK=newer,
+                   RINGLOOP_TEST_GUESTS="asyncio")
     assert counts["tests"] > counts["skipped"]
 
 

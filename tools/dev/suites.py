@@ -139,9 +139,17 @@ def pytest(context: Context, part: str, paths: list[str], build: project.Build, 
 SPREAD = ("-n", "2", "--dist", "worksteal")
 
 
-def _backends(context: Context) -> dict[str, str]:
-    """The slow builds and modes run the Python suite on one backend; with --all on both."""
-    return {} if context.all else {"RINGLOOP_TEST_BACKENDS": "auto"}
+def _narrow(context: Context) -> dict[str, str]:
+    """The slow builds and modes run the Python suite on one backend and under one foreign loop;
+    with --all on every."""
+    return {} if context.all else {"RINGLOOP_TEST_BACKENDS": "auto",
+                                   "RINGLOOP_TEST_GUESTS": "asyncio"}
+
+
+def _but_slow(context: Context) -> tuple[str, ...]:
+    """Without the modules that are slow there and hardly lead into native code of their own."""
+    return () if context.all else tuple(f"--ignore=tests/python/test_{name}.py" for name in
+                                        ("loop_resolve", "service", "signatures"))
 
 
 def part_python(context: Context) -> list[Tally]:
@@ -156,8 +164,9 @@ def part_python(context: Context) -> list[Tally]:
 def part_python_debug(context: Context) -> list[Tally]:
     return pytest(context, "python debug mode", ["tests/python"], context.build("dev"),
                   PYTHONASYNCIODEBUG="1", PYTHONDEVMODE="1", PYTHONWARNINGS="error",
-                  **_backends(context),
-                  extra=(*SPREAD, "--ignore=tests/python/test_simulation.py"))
+                  **_narrow(context),
+                  extra=(*SPREAD, *_but_slow(context),
+                         "--ignore=tests/python/test_simulation.py"))
 
 
 def part_asan(context: Context) -> list[Tally]:
@@ -165,7 +174,8 @@ def part_asan(context: Context) -> list[Tally]:
     for suite in ("unit", "sim", "kernel"):
         tallies += catch(context, suite, "asan")
     return tallies + pytest(context, "python (asan)", ["tests/python"], context.build("asan"),
-                            extra=SPREAD, RINGLOOP_TEST_SLOWDOWN="5", **_backends(context),
+                            extra=(*SPREAD, *_but_slow(context)), RINGLOOP_TEST_SLOWDOWN="5",
+                            **_narrow(context),
                             **_seeds(context, "python", "asan"))
 
 

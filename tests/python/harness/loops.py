@@ -18,7 +18,8 @@ Factory = Callable[[], asyncio.AbstractEventLoop]
 BACKENDS = tuple(os.environ.get("RINGLOOP_TEST_BACKENDS", "uring,epoll").split(","))
 _masked = [int(word) for word in os.environ.get("RINGLOOP_TEST_MASK", "").split(",") if word]
 MASK: dict[str, Any] = {"masked_opcodes": _masked} if _masked else {}
-HOSTS = tuple(f"ringloop-{backend}" for backend in BACKENDS) + ("asyncio", "uvloop")
+GUESTS = tuple(os.environ.get("RINGLOOP_TEST_GUESTS", "asyncio,uvloop").split(","))
+HOSTS = tuple(f"ringloop-{backend}" for backend in BACKENDS) + GUESTS
 
 
 def _warm_up() -> None:
