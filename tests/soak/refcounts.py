@@ -112,7 +112,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's "&" ignores it
     repeater = Repeater(options.repeats)
     arguments: list[Any] = ["-c", str(ROOT / "pyproject.toml"), f"--rootdir={ROOT}",
-                            "-p", "no:terminal", "-p", "no:cacheprovider", "-p", "no:junitxml",
+                            "-p", "no:terminal", "-p", "no:cacheprovider",
                             "-p", "no:xdist", "-o", "addopts=--import-mode=importlib",
                             options.module, *rest]
     code = pytest.main(arguments, plugins=[repeater])
