@@ -25,7 +25,7 @@ def multiplied(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return product
 
 
-# OpenBLAS starts its threads anew at the first product after a fork of some test before; the awaited
+# OpenBLAS starts its threads anew at the first product after a fork of a test before. The awaited
 # products of test_kernels.py are looked at.
 @pytest.mark.no_ledger
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
