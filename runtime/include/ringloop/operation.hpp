@@ -58,6 +58,25 @@ enum class op_code : std::uint8_t {
     call,  // a function on a worker, for what the kernel has no operation for; result: its own
 };
 
+// May wait for a disk, whatever it is asked of. (A read or a write does only if its descriptor is a
+// file's.)
+[[nodiscard]] constexpr bool waits_for_disk(op_code code) noexcept {
+    switch (code) {
+        case op_code::open:
+        case op_code::statx:
+        case op_code::fsync:
+        case op_code::rename:
+        case op_code::unlink:
+        case op_code::mkdir:
+        case op_code::link:
+        case op_code::symlink:
+        case op_code::call:
+            return true;
+        default:
+            return false;
+    }
+}
+
 enum class op_state : std::uint8_t { idle, submitted, abandoned, done };
 
 // Numbers a buffer of the driver's pool.

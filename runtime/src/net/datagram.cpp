@@ -5,35 +5,18 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <optional>
 #include <stdexcept>
 #include <string>
 
+#include "net/try_until.hpp"
 #include "ringloop/error.hpp"
 #include "ringloop/net/detail/address_of.hpp"
 #include "ringloop/net/detail/connect_await.hpp"
-#include "ringloop/net/ready.hpp"
-#include "ringloop/stop.hpp"
 
 namespace ringloop::net {
 namespace {
 
 using ringloop::detail::checked;
-
-// Calls `attempt` until it moved something; waits for `events` in between. Returns what it
-// returned.
-template <class Attempt>
-task<std::size_t> move_some(int socket, std::uint32_t events, const char* what, Attempt attempt) {
-    const stop_scope* scope = co_await current_scope();
-    if (scope != nullptr && scope->stop_requested()) throw operation_cancelled();
-    while (true) {
-        const int moved = attempt();
-        if (moved > 0) co_return static_cast<std::size_t>(moved);
-        if (moved != -EAGAIN && moved != -EINTR) ringloop::detail::throw_error(-moved, what);
-        co_await ready(socket, events);
-    }
-}
 
 void aim(mmsghdr& message, iovec& piece, const std::byte* data, std::size_t size) {
     piece = {const_cast<std::byte*>(data), size};
@@ -88,14 +71,15 @@ task<std::size_t> datagram_socket<Address>::receive_many(std::span<incoming> int
     std::array<iovec, batch_max> pieces;
     std::array<sockaddr_storage, batch_max> senders;
     driver& door = io();
-    const std::size_t count = co_await move_some(socket_, POLLIN, "receive a datagram", [&] {
-        for (std::size_t i = 0; i < most; ++i) {
-            aim(messages[i], pieces[i], into[i].buffer.data(), into[i].buffer.size());
-            messages[i].msg_hdr.msg_name = &senders[i];
-            messages[i].msg_hdr.msg_namelen = sizeof senders[i];
-        }
-        return door.try_recvmmsg(socket_, std::span(messages).first(most));
-    });
+    const std::size_t count =
+        co_await detail::try_until(socket_, POLLIN, "receive a datagram", [&] {
+            for (std::size_t i = 0; i < most; ++i) {
+                aim(messages[i], pieces[i], into[i].buffer.data(), into[i].buffer.size());
+                messages[i].msg_hdr.msg_name = &senders[i];
+                messages[i].msg_hdr.msg_namelen = sizeof senders[i];
+            }
+            return door.try_recvmmsg(socket_, std::span(messages).first(most));
+        });
     for (std::size_t i = 0; i < count; ++i) {
         const msghdr& head = messages[i].msg_hdr;
         received& got = into[i].got;
@@ -123,7 +107,7 @@ task<void> datagram_socket<Address>::send_one(std::span<const std::byte> bytes, 
     aim(message, piece, bytes.data(), bytes.size());
     if (to != nullptr) address_to(message, *to);
     driver& door = io();
-    co_await move_some(socket_, POLLOUT, "send a datagram", [&] {
+    co_await detail::try_until(socket_, POLLOUT, "send a datagram", [&] {
         return door.try_sendmmsg(socket_, {&message, 1});
     });
 }
@@ -149,9 +133,9 @@ task<void> datagram_socket<Address>::send_many(std::span<const outgoing> message
             aim(heads[i], pieces[i], messages[i].bytes.data(), messages[i].bytes.size());
             address_to(heads[i], messages[i].to);
         }
-        const std::size_t sent = co_await move_some(socket_, POLLOUT, "send datagrams", [&] {
-            return door.try_sendmmsg(socket_, std::span(heads).first(most));
-        });
+        const std::size_t sent = co_await detail::try_until(
+            socket_, POLLOUT, "send datagrams",
+            [&] { return door.try_sendmmsg(socket_, std::span(heads).first(most)); });
         messages = messages.subspan(sent);
     }
 }

@@ -11,11 +11,10 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "net/try_until.hpp"
 #include "ringloop/error.hpp"
 #include "ringloop/net/detail/address_of.hpp"
 #include "ringloop/net/detail/connect_await.hpp"
-#include "ringloop/net/ready.hpp"
-#include "ringloop/stop.hpp"
 
 namespace ringloop::net {
 namespace {
@@ -50,12 +49,6 @@ void take_descriptors(scheduler& home, msghdr& message,
     }
 }
 
-// An await that begins after a stop request throws before it does anything.
-task<void> check_stop() {
-    const stop_scope* scope = co_await current_scope();
-    if (scope != nullptr && scope->stop_requested()) throw operation_cancelled();
-}
-
 }  // namespace
 
 task<unix_stream> unix_stream::connect(unix_endpoint to) {
@@ -73,46 +66,39 @@ task<std::size_t> unix_stream::send_with(std::span<const std::byte> bytes,
         throw std::invalid_argument("ringloop: descriptors travel with at least one byte");
     if (descriptors.size() > descriptors_max)
         throw std::invalid_argument("ringloop: more descriptors than a message takes (253)");
-    co_await check_stop();
     control_buffer control;
     iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
     mmsghdr message{};
     message.msg_hdr.msg_iov = &piece;
     message.msg_hdr.msg_iovlen = 1;
     put_descriptors(message.msg_hdr, control, descriptors);
-    while (true) {
-        const int sent = state().io().try_sendmmsg(native_handle(), {&message, 1});
-        if (sent == 1) co_return message.msg_len;
-        if (sent != -EAGAIN && sent != -EINTR)
-            ringloop::detail::throw_error(-sent, "send descriptors");
-        co_await ready(native_handle(), POLLOUT);
-    }
+    driver& door = state().io();
+    co_await detail::try_until(native_handle(), POLLOUT, "send descriptors", [&] {
+        return door.try_sendmmsg(native_handle(), {&message, 1});
+    });
+    co_return message.msg_len;
 }
 
 task<unix_stream::received> unix_stream::receive_with(std::span<std::byte> into) {
     if (state().receives_by_itself())
         throw std::logic_error("ringloop: receive_with() on a stream that receive() has read from");
-    co_await check_stop();
     control_buffer control;
     iovec piece{into.data(), into.size()};
-    while (true) {
-        mmsghdr message{};
+    mmsghdr message{};
+    driver& door = state().io();
+    co_await detail::try_until(native_handle(), POLLIN, "receive descriptors", [&] {
+        message = {};
         message.msg_hdr.msg_iov = &piece;
         message.msg_hdr.msg_iovlen = 1;
         message.msg_hdr.msg_control = control.bytes.data();
         message.msg_hdr.msg_controllen = control_size;
-        const int got = state().io().try_recvmmsg(native_handle(), {&message, 1});
-        if (got == 1) {
-            unix_stream::received taken{message.msg_len, {}};
-            take_descriptors(state().home(), message.msg_hdr, taken.descriptors);
-            if ((message.msg_hdr.msg_flags & MSG_CTRUNC) != 0)
-                ringloop::detail::throw_error(EMSGSIZE, "receive descriptors");
-            co_return taken;
-        }
-        if (got != -EAGAIN && got != -EINTR)
-            ringloop::detail::throw_error(-got, "receive descriptors");
-        co_await ready(native_handle(), POLLIN);
-    }
+        return door.try_recvmmsg(native_handle(), {&message, 1});
+    });
+    received taken{message.msg_len, {}};
+    take_descriptors(state().home(), message.msg_hdr, taken.descriptors);
+    if ((message.msg_hdr.msg_flags & MSG_CTRUNC) != 0)
+        ringloop::detail::throw_error(EMSGSIZE, "receive descriptors");
+    co_return taken;
 }
 
 unix_endpoint unix_stream::local() const {

@@ -123,24 +123,9 @@ void epoll_driver::body_flush() noexcept {
 }
 
 void epoll_driver::start(operation& op) noexcept {
-    switch (op.code) {
-        case op_code::nop:
-            return complete(op, {.result = 0});
-        case op_code::open:
-        case op_code::statx:
-        case op_code::fsync:
-        case op_code::rename:
-        case op_code::unlink:
-        case op_code::mkdir:
-        case op_code::link:
-        case op_code::symlink:
-        case op_code::call:
-            return start_file(op);
-        case op_code::close:
-            return start_close(op);
-        default:
-            break;
-    }
+    if (op.code == op_code::nop) return complete(op, {.result = 0});
+    if (op.code == op_code::close) return start_close(op);
+    if (waits_for_disk(op.code)) return start_file(op);
     if (op.fd < 0) return complete(op, {.result = -EBADF});
     if ((op.code == op_code::read || op.code == op_code::write) && is_file(op.fd)) {
         return start_file(op);

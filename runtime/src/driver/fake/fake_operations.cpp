@@ -16,28 +16,13 @@ namespace ringloop::testing {
 namespace {
 
 bool needs_descriptor(const operation& op) noexcept {
-    return op.code != op_code::nop && op.code != op_code::open && op.code != op_code::statx &&
-           op.code < op_code::rename;
+    return op.code == op_code::fsync || (op.code != op_code::nop && !waits_for_disk(op.code));
 }
 
 bool takes_time(const operation& op, const simulated_object* target) noexcept {
-    switch (op.code) {
-        case op_code::open:
-        case op_code::statx:
-        case op_code::fsync:
-        case op_code::rename:
-        case op_code::unlink:
-        case op_code::mkdir:
-        case op_code::link:
-        case op_code::symlink:
-        case op_code::call:
-            return true;
-        case op_code::read:
-        case op_code::write:
-            return target->kind == object_kind::file;
-        default:
-            return false;
-    }
+    if (op.code == op_code::read || op.code == op_code::write)
+        return target->kind == object_kind::file;
+    return waits_for_disk(op.code);
 }
 
 // A one-shot receive may ask for less than a buffer.
