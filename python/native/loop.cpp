@@ -5,7 +5,6 @@
 #include "loop.hpp"
 
 #include <malloc.h>
-#include <sched.h>
 
 #include <climits>
 #include <new>
@@ -15,6 +14,7 @@
 
 #include "ledger.hpp"
 #include "loop_object.hpp"
+#include "processors.hpp"
 #include "sockets.hpp"
 
 namespace ringloop::python {
@@ -238,10 +238,7 @@ PyObject* configure(PyObject* self, PyObject* options) noexcept {
         set_error(e);
         return nullptr;
     }
-    cpu_set_t processors;
-    CPU_ZERO(&processors);
-    loop->state.spin.allowed =
-        sched_getaffinity(0, sizeof processors, &processors) == 0 && CPU_COUNT(&processors) > 1;
+    loop->state.spin.allowed = has_several_processors();
     loop->state.custom_time = overrides_time(loop);
     PyObject* clock = PyDict_GetItemString(options, "clock");
     if (clock != nullptr && clock != Py_None && loop_set_clock(loop, clock) < 0) return nullptr;

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "processors.hpp"
 #include "ringloop/bridge/python/api.hpp"
 #include "ringloop/bridge/python/awaitable.hpp"
 #include "ringloop/bridge/python/errors.hpp"
@@ -77,7 +78,7 @@ class worker final : public bridge::executor {
   private:
     void serve() {
         pthread_setname_np(pthread_self(), "rl-worker");
-        const bool spins = std::thread::hardware_concurrency() > 1;
+        const bool spins = has_several_processors();
         std::unique_lock lock(mutex_);
         for (;;) {
             if (queue_.empty() && spins) {

@@ -19,6 +19,22 @@ from . import _native
 _base: Any = base_events.BaseEventLoop
 
 
+class _Refused:
+    """An attribute that the loop does not have, and why; an instance may still be given it.
+
+    Not by way of __getattr__: a class that has one makes a bound method of every method that is
+    called, which costs call_soon() a third of its time.
+    """
+
+    def __init__(self, kind: type[Exception], sentence: str) -> None:
+        self._kind, self._sentence = kind, sentence
+
+    def __get__(self, loop: object, owner: type) -> Any:
+        if loop is None:
+            return self
+        raise self._kind(self._sentence)
+
+
 class ExtrasMixin:
     """Cold parts of EventLoop without a subject of their own."""
 
@@ -35,15 +51,18 @@ class ExtrasMixin:
                 "await there, or run this loop in a thread of its own"
             )
 
-    def __getattr__(self, name: str) -> Any:
-        # Not properties: tools that walk dir() must not meet them.
-        if name == "_nest_patched":  # asked for by nest_asyncio before it replaces run methods
-            raise RuntimeError(
-                "nest_asyncio cannot nest ringloop's event loop: use 'await' (notebooks allow it "
-                "at the top level), or asyncio's own loop for this program"
-            )
-        hint = ": there is no selector, use add_reader()" if name == "_selector" else ""
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+    _nest_patched = _Refused(  # asked for by nest_asyncio before it replaces run methods
+        RuntimeError,
+        "nest_asyncio cannot nest ringloop's event loop: use 'await' (notebooks allow it "
+        "at the top level), or asyncio's own loop for this program",
+    )
+    _selector = _Refused(
+        AttributeError, "ringloop's event loop has no _selector: use add_reader()"
+    )
+
+    def __dir__(self) -> list[str]:
+        # Tools read all that dir() names.
+        return [name for name in super().__dir__() if name not in ("_nest_patched", "_selector")]
 
     def run_in_executor(self: Any, executor: Any, func: Any, *args: Any) -> Any:
         """Calls func(*args) in the executor (None: the loop's own); a future of its result."""

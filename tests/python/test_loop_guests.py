@@ -76,10 +76,17 @@ def test_nest_asyncio_is_refused_before_it_replaces_anything(loop: Any) -> None:
             type(loop).run_forever = None  # type: ignore[method-assign, assignment]
     assert type(loop).run_forever is before
     assert dict(inspect.getmembers(loop))["slow_callback_duration"] == 0.1  # walks dir()
-    with pytest.raises(AttributeError, match="'EventLoop' object has no attribute '_selector': "):
+    with pytest.raises(AttributeError, match="has no _selector: use add_reader"):
         _ = loop._selector
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'$"):
         _ = loop.nonsense
+
+
+def test_methods_of_the_loop_are_looked_up_without_a_python_hook(loop: Any) -> None:
+    """A __getattr__ in one of its classes made a bound method of each call_soon()."""
+    hooks = ("__getattr__", "__getattribute__")
+    found = [(c, hook) for c in type(loop).__mro__ for hook in hooks if hook in vars(c)]
+    assert found == [(object, "__getattribute__")]
 
 
 def test_a_lost_connection_still_shows_its_socket(loop: Any) -> None:
