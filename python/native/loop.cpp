@@ -92,6 +92,7 @@ int loop_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
     if (state.host)
         if (int result = state.host->traverse(visit, arg)) return result;
     Py_VISIT(state.clock.get());
+    Py_VISIT(cast(self)->task_factory);
     return state.watches.traverse(visit, arg);
 }
 
@@ -119,6 +120,7 @@ void tear_down(loop_object* loop) noexcept {
 int loop_clear(PyObject* self) noexcept {
     if (cast(self)->state.running) return 0;
     loop_clear_queues(cast(self));
+    Py_CLEAR(cast(self)->task_factory);
     if (!cast(self)->state.native) cast(self)->state.clock = ref();
     return 0;
 }
@@ -127,6 +129,7 @@ void loop_dealloc(PyObject* self) noexcept {
     PyTypeObject* type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     tear_down(cast(self));
+    Py_CLEAR(cast(self)->task_factory);
     cast(self)->state.~loop_state();
     type->tp_free(self);
     Py_DECREF(type);
@@ -330,13 +333,15 @@ PyMemberDef members[] = {
     {"_closed", T_BOOL, offsetof(loop_members, closed), 0, nullptr},
     {"_stopping", T_BOOL, offsetof(loop_members, stopping), 0, nullptr},
     {"_debug", T_BOOL, offsetof(loop_members, debug), 0, nullptr},
+    {"_task_factory", T_OBJECT, offsetof(loop_members, task_factory), 0, nullptr},
     {"_busy_elsewhere", T_PYSSIZET, offsetof(loop_members, busy_elsewhere), 0, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 
 std::vector<PyMethodDef>& all_methods() {
     static std::vector<PyMethodDef> methods = [] {
         std::vector<PyMethodDef> all;
-        for (PyMethodDef* table : {life_methods, loop_call_methods, loop_watch_methods})
+        for (PyMethodDef* table :
+             {life_methods, loop_call_methods, loop_task_methods, loop_watch_methods})
             for (; table->ml_name != nullptr; ++table) all.push_back(*table);
         all.push_back({nullptr, nullptr, 0, nullptr});
         return all;

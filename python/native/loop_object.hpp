@@ -81,6 +81,7 @@ struct loop_members {
         char closed;
     char stopping;
     char debug;
+    PyObject* task_factory;
     Py_ssize_t busy_elsewhere;  // with a virtual clock: calls in executors, which end by themselves
 };
 
@@ -125,6 +126,7 @@ int loop_jump(loop_object* loop) noexcept;
 
 PyObject* loop_run(PyObject* self, PyObject*);
 extern PyMethodDef loop_call_methods[];   // loop_calls.cpp
+extern PyMethodDef loop_task_methods[];   // loop_tasks.cpp
 extern PyMethodDef loop_watch_methods[];  // watch.cpp
 
 }  // namespace ringloop::python
