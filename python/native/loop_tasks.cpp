@@ -22,11 +22,12 @@ PyObject* dictionary_of(const char* module_name) noexcept {
     return module ? PyModule_GetDict(module.get()) : nullptr;
 }
 
-// A new reference to module.name; null with an exception set.
-ref asyncio_global(PyObject* dictionary, const char* name) noexcept {
-    if (dictionary == nullptr) return {};
-    PyObject* found = PyDict_GetItemString(dictionary, name);
-    if (found == nullptr) PyErr_Format(PyExc_NameError, "asyncio has no %s", name);
+// A new reference to what the module calls `name`; null with an exception set.
+ref asyncio_global(PyObject* dictionary, PyObject* name) noexcept {
+    if (dictionary == nullptr || name == nullptr) return {};
+    PyObject* found = PyDict_GetItemWithError(dictionary, name);
+    if (found == nullptr && !PyErr_Occurred())
+        PyErr_Format(PyExc_NameError, "asyncio has no %U", name);
     return found != nullptr ? ref::share(found) : ref();
 }
 
@@ -47,7 +48,8 @@ ref task_keywords(PyObject* names) noexcept {
 
 PyObject* base_create_task(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                            PyObject* names) noexcept {
-    const ref base = asyncio_global(dictionary_of("asyncio.base_events"), "BaseEventLoop");
+    static PyObject* const word = PyUnicode_InternFromString("BaseEventLoop");
+    const ref base = asyncio_global(dictionary_of("asyncio.base_events"), word);
     if (!base) return nullptr;
     const ref method = ref::steal(PyObject_GetAttrString(base.get(), "create_task"));
     if (!method) return nullptr;
@@ -76,7 +78,8 @@ PyObject* create_task(PyObject* self, PyObject* const* arguments, Py_ssize_t cou
     if (!keywords && PyErr_Occurred()) return nullptr;
     if (!keywords) return base_create_task(self, arguments, count, names);
     static PyObject* const module = dictionary_of("asyncio.tasks");
-    const ref type = asyncio_global(module, "Task");
+    static PyObject* const word = PyUnicode_InternFromString("Task");
+    const ref type = asyncio_global(module, word);
     if (!type) return nullptr;
     PyObject* stack[1 + 1 + 1 + named_max] = {nullptr, arguments[0], self};
     for (Py_ssize_t i = 0; i < named; ++i) stack[3 + i] = arguments[1 + i];
@@ -86,8 +89,9 @@ PyObject* create_task(PyObject* self, PyObject* const* arguments, Py_ssize_t cou
 
 PyObject* create_future(PyObject* self, PyObject*) noexcept {
     static PyObject* const module = dictionary_of("asyncio.futures");
+    static PyObject* const word = PyUnicode_InternFromString("Future");
     static PyObject* const keywords = Py_BuildValue("(s)", "loop");
-    const ref type = asyncio_global(module, "Future");
+    const ref type = asyncio_global(module, word);
     if (!type || keywords == nullptr) return nullptr;
     PyObject* stack[] = {nullptr, self};
     return PyObject_Vectorcall(type.get(), stack + 1, PY_VECTORCALL_ARGUMENTS_OFFSET, keywords);

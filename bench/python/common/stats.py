@@ -1,4 +1,8 @@
-"""Paired ratios with a 95 % interval. Values of one round share its noise."""
+"""Paired ratios with a 95 % interval. Values of one round share its noise.
+
+By order, not by mean and deviation: on a machine that others share, the host now and then takes a
+processor away for most of a round, and one such round must not decide.
+"""
 from __future__ import annotations
 
 import dataclasses
@@ -6,14 +10,10 @@ import math
 import statistics
 from collections.abc import Sequence
 
-# Student's t, two-sided 95 %, by degrees of freedom; the last entry serves all above.
-_T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13,
-        2.12, 2.11, 2.10, 2.09, 2.09, 2.08, 2.07, 2.07, 2.06, 2.06, 2.06, 2.05, 2.05, 2.05, 2.04)
-
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    value: float          # geometric mean of the rounds' ratios
+    value: float          # median of the rounds' ratios
     low: float
     high: float
 
@@ -23,13 +23,19 @@ class Ratio:
 
 def paired(over: Sequence[float], under: Sequence[float]) -> Ratio:
     """over[i] / under[i] of each round i."""
-    logs = [math.log(a / b) for a, b in zip(over, under, strict=True)]
-    mean = statistics.fmean(logs)
-    if len(logs) < 2:
-        return Ratio(math.exp(mean), 0.0, math.inf)
-    t = _T95[min(len(logs) - 2, len(_T95) - 1)]
-    half = t * statistics.stdev(logs) / math.sqrt(len(logs))
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    ratios = sorted(a / b for a, b in zip(over, under, strict=True))
+    cut = _outside(len(ratios))
+    return Ratio(statistics.median(ratios), ratios[cut], ratios[-1 - cut])
+
+
+def _outside(count: int) -> int:
+    """How many values to leave out at each end so that the rest spans the true median in at least
+    95 % of all samples. (Fewer than 6 values span it less often than that, all of them.)"""
+    cut, below = 0, 1.0
+    while 2 * (below + math.comb(count, cut + 1)) <= 0.05 * 2**count:
+        cut += 1
+        below += math.comb(count, cut)
+    return cut
 
 
 def geometric_mean(values: Sequence[float]) -> float:
