@@ -1,8 +1,8 @@
 """./dev bench loops: ringloop beside uvloop, rloop and asyncio.
 
 Micro cells (time per item, the best of five) and TCP echo of 1 KiB messages (CPU per request) by
-Protocol at 10 and 100 connections and by streams at 100. Server on core 0, C++ client on core 1. Rounds are shuffled;
-a ratio is rival over ringloop within one round, so above 1 ringloop is better.
+Protocol at 10 and 100 connections and by streams at 100. Server on core 0, C++ client on core 1.
+Rounds are shuffled; a ratio is rival over ringloop within one round, so above 1 ringloop is better.
 
     --rounds N   --seconds S of each echo   --only micro|echo   --loops a,b   --json FILE
 """
