@@ -17,9 +17,12 @@
 #include "ringloop/net/unix_listener.hpp"  // bind, accept
 #include "ringloop/net/unix_stream.hpp"    // Unix sockets, descriptors over them
 #include "ringloop/offload.hpp"            // a function on another thread
+#include "ringloop/on.hpp"                 // a task on another scheduler
 #include "ringloop/run.hpp"                // the main() of a service
 #include "ringloop/scheduler.hpp"          // runs coroutines on one thread
+#include "ringloop/scheduler_pool.hpp"     // a scheduler for each processor
 #include "ringloop/sleep.hpp"              // sleep_for, sleep_until, yield
+#include "ringloop/spawn.hpp"              // a task from another thread
 #include "ringloop/stop.hpp"               // how coroutines are stopped
 #include "ringloop/sync/broadcast.hpp"     // every subscriber gets every value
 #include "ringloop/sync/channel.hpp"       // a bounded queue between coroutines

@@ -23,4 +23,10 @@ void byte_stream::shutdown(direction which) {
     if (result != -ENOTCONN) ringloop::detail::checked(result, "shutdown");  // the peer was faster
 }
 
+int byte_stream::release() {
+    const int socket = state().release();
+    state_.reset();
+    return socket;
+}
+
 }  // namespace ringloop::net

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cerrno>
 #include <stdexcept>
+#include <utility>
 
 #include "ringloop/error.hpp"
 
@@ -24,7 +25,17 @@ stream_state::~stream_state() {
     assert(reader_ == nullptr && !writing_ && "a stream was closed under its reader or writer");
     taken_back_ = true;
     if (receive_.in_flight()) io().retire(receive_);
-    io().close(socket_);
+    if (socket_ >= 0) io().close(socket_);
+}
+
+int stream_state::release() {
+    if (reading_ || writing_)
+        throw std::logic_error("ringloop: a read or a write is under way: the stream cannot go");
+    taken_back_ = true;
+    if (receive_.in_flight()) io().retire(receive_);
+    if (readable())
+        throw std::logic_error("ringloop: receive() has read ahead: the stream cannot go");
+    return std::exchange(socket_, -1);
 }
 
 void stream_state::arm() noexcept {

@@ -52,6 +52,10 @@ class byte_stream {
     // Takes back what is in flight and closes. A reader or writer that waits must have ended.
     void close() noexcept { state_.reset(); }
 
+    // Gives the socket up, open: to hand it to a stream on another scheduler (scheduler_pool.hpp).
+    // std::logic_error while a read or a write is under way, and if receive() has read ahead.
+    [[nodiscard]] int release();
+
     [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
     [[nodiscard]] int native_handle() const noexcept { return state_ ? state_->socket() : -1; }
 

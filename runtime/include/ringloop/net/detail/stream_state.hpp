@@ -67,6 +67,9 @@ class stream_state : public ringloop::detail::pooled_frame {
         return receive_.in_flight() || readable();
     }
 
+    // See byte_stream::release(). The destructor then leaves the socket alone.
+    [[nodiscard]] int release();
+
   private:
     friend class receive_await;
     friend class read_await;
