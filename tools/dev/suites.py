@@ -247,6 +247,7 @@ PARTS: dict[str, tuple[Callable[[Context], list[Tally]], bool]] = {
     "tsan": (part_tsan, True),
     "docs": (_folder("docs"), True),
     "packaging": (_folder("packaging"), True),
+    "examples": (_folder("examples"), True),
     "conformance": (conformance.main, True),
     "conformance_all": (conformance.everything_else, False),
     "programs": (part_programs, False),

@@ -1,0 +1,25 @@
+"""Other programs run to their end, in an environment that knows nothing of this build: for tests of
+what users get."""
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+BUILD_LIMIT_S = 900
+
+
+def clean_environment(**changes: str) -> dict[str, str]:
+    keep = ("PATH", "HOME", "LANG", "CCACHE_DIR", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+    found = {key: value for key, value in os.environ.items()
+             if key in keep or key.startswith(("PIP_", "SSL_", "REQUESTS_", "HTTP", "http"))}
+    return {**found, **changes}
+
+
+def run(*command: str | Path, cwd: Path = ROOT, **changes: str) -> str:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
+                          check=False, cwd=cwd, env=clean_environment(**changes),
+                          timeout=BUILD_LIMIT_S)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
+    return done.stdout
