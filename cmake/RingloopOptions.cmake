@@ -15,7 +15,7 @@ function(ringloop_options target)
     endif()
     target_link_options(${target} PRIVATE -Wl,-z,relro,-z,now)
     get_target_property(kind ${target} TYPE)
-    if(kind STREQUAL "MODULE_LIBRARY")
+    if(kind MATCHES "^(MODULE|SHARED)_LIBRARY$")
         # What static libraries bring (liburing) stays inside: a module exports its entry alone.
         target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL)
     endif()

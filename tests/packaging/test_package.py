@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD_LIMIT_S = 900
+from harness.commands import BUILD_LIMIT_S, ROOT, clean_environment, run
+
 pytestmark = pytest.mark.time_limit(BUILD_LIMIT_S)
 
 USE = """
@@ -22,21 +22,6 @@ async def main():
 assert ringloop.run(main()) == open(ringloop.__file__).read(3)
 print(ringloop.__file__)
 """
-
-
-def clean_environment(**changes: str) -> dict[str, str]:
-    keep = ("PATH", "HOME", "LANG", "CCACHE_DIR", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
-    found = {key: value for key, value in os.environ.items()
-             if key in keep or key.startswith(("PIP_", "SSL_", "REQUESTS_", "HTTP", "http"))}
-    return {**found, **changes}
-
-
-def run(*command: str | Path, cwd: Path = ROOT, **changes: str) -> str:
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
-                          check=False, cwd=cwd, env=clean_environment(**changes),
-                          timeout=BUILD_LIMIT_S)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
-    return done.stdout
 
 
 def fresh_environment(folder: Path) -> Path:
@@ -135,21 +120,6 @@ def test_without_tbb_and_openblas_the_package_installs_without_kernels(
                              "except ImportError as error:\n    print(error)", cwd=tmp_path)
     assert said.startswith("ringloop was built without its kernels: install libtbb-dev, ")
     assert len(said.strip().splitlines()) == 1
-
-
-def test_a_native_program_builds_with_the_tree_as_a_subdirectory(tmp_path: Path) -> None:
-    """The two lines of cmake in the README, around its program."""
-    code = (ROOT / "README.md").read_text()
-    program, lines = (code.split(f"```{language}\n")[1].split("```")[0]
-                      for language in ("cpp", "cmake"))
-    (tmp_path / "server.cpp").write_text(program)
-    (tmp_path / "ringloop").symlink_to(ROOT)
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.25)\nproject(server LANGUAGES CXX)\n"
-        f"add_executable(server server.cpp)\n{lines}")
-    run("cmake", "-G", "Ninja", "-S", tmp_path, "-B", tmp_path / "build")
-    run("ninja", "-C", tmp_path / "build", "server")
-    assert (tmp_path / "build" / "server").exists()
 
 
 def configure(tmp_path: Path, *options: str, **changes: str) -> str:

@@ -5,19 +5,25 @@
 #include "ringloop/capabilities.hpp"       // which backend, and why
 #include "ringloop/driver.hpp"             // the door to the kernel
 #include "ringloop/error.hpp"              // what awaits throw
+#include "ringloop/fs/blocking.hpp"        // calls on files that block, for offload()
 #include "ringloop/fs/file.hpp"            // open, read_at, write_at, sync, status
 #include "ringloop/generator.hpp"          // coroutines that yield
+#include "ringloop/inbox.hpp"              // work handed over between threads
 #include "ringloop/interval.hpp"           // ticks without drift
+#include "ringloop/net/byte_stream.hpp"    // what TCP and Unix streams share
 #include "ringloop/net/datagram.hpp"       // UDP, Unix datagrams
 #include "ringloop/net/endpoint.hpp"       // numeric addresses
 #include "ringloop/net/ready.hpp"          // poll any descriptor
 #include "ringloop/net/resolve.hpp"        // names; a connection to the first that answers
 #include "ringloop/net/tcp_listener.hpp"   // bind, accept
 #include "ringloop/net/tcp_stream.hpp"     // connect, receive, read_some, write_all
+#include "ringloop/net/unix_endpoint.hpp"  // paths and abstract names
 #include "ringloop/net/unix_listener.hpp"  // bind, accept
 #include "ringloop/net/unix_stream.hpp"    // Unix sockets, descriptors over them
 #include "ringloop/offload.hpp"            // a function on another thread
 #include "ringloop/on.hpp"                 // a task on another scheduler
+#include "ringloop/operation.hpp"          // kernel work in flight
+#include "ringloop/result.hpp"             // a value or an exception
 #include "ringloop/run.hpp"                // the main() of a service
 #include "ringloop/scheduler.hpp"          // runs coroutines on one thread
 #include "ringloop/scheduler_pool.hpp"     // a scheduler for each processor
@@ -35,4 +41,5 @@
 #include "ringloop/task.hpp"               // coroutines
 #include "ringloop/task_group.hpp"         // with_group
 #include "ringloop/thread_pool.hpp"        // where offload() runs
+#include "ringloop/timer.hpp"              // the wheel of a scheduler's deadlines
 #include "ringloop/when.hpp"               // with_stop, with_timeout, shield, when_all, when_any
