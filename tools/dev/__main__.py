@@ -12,6 +12,7 @@ sys.dont_write_bytecode = True
 
 import machine  # noqa: E402
 import project  # noqa: E402
+import reference  # noqa: E402
 import suites   # noqa: E402
 from output import ROOT, Problem, run, say  # noqa: E402
 
@@ -89,8 +90,12 @@ def format_sources(arguments: list[str]) -> int:
 
 
 def docs(arguments: list[str]) -> int:
-    """run every code block of the prose"""
-    return test(["docs", *arguments])
+    """a reference of the C++ headers, in build/docs"""
+    _parser("docs").parse_args(arguments)
+    folder = ROOT / "build" / "docs"
+    pages = reference.write(folder)
+    say(f"{len(pages)} pages; begin with {(folder / 'README.md').relative_to(ROOT)}")
+    return 0
 
 
 VERBS: dict[str, Callable[[list[str]], int]] = {

@@ -6,7 +6,7 @@
 // called without the GIL.
 //
 // One turn of its owner:
-//     d.wait(…) or d.poll();           everything queued since the last turn is submitted with it
+//     d.wait(…);                       or poll(); what was queued since the last turn goes with it
 //     d.dispatch(phase::native, n);    completions of native operations
 //     d.dispatch(phase::host, n);      completions that need the host's lock (the GIL)
 //

@@ -3,6 +3,7 @@
 //     co_await with_group([&](task_group& group) -> task<void> {
 //         group.spawn(one());
 //         group.spawn(two(), on_error::log);
+//         co_return;
 //     });
 //
 // with_group() returns when the body and every task spawned have ended. A failure of the body, or

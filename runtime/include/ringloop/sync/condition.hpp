@@ -2,7 +2,7 @@
 //
 //     auto lock = co_await m.lock();
 //     co_await changed.wait(lock, [&] { return !queue.empty(); });
-//     … and elsewhere, with the mutex held or not:
+//     // and elsewhere, with the mutex held or not:
 //     changed.notify_one();
 //
 // wait() returns with the mutex held. Nobody is woken without a notify.
