@@ -3,6 +3,9 @@
 // A failed operation throws ringloop::error, which carries the system's std::error_code and names
 // the operation. An operation ended by a stop request throws operation_cancelled; it is no error
 // and is not derived from one, so that a handler of errors does not swallow a stop.
+//
+// Where failure is part of the plan, members of streams take a std::error_code& as last argument:
+// it gets the code (success clears it) and nothing is thrown for it. A stop still throws.
 #pragma once
 
 #include <exception>
@@ -37,6 +40,14 @@ inline int checked(int result, const char* what) {
     if (result < 0) [[unlikely]]
         throw_error(-result, what);
     return result;
+}
+// The same with an error_code twin: with `failure` it gets the code, and 0 is returned.
+inline int checked(int result, const char* what, std::error_code* failure) {
+    if (result >= 0) [[likely]]
+        return result;
+    if (failure == nullptr) throw_error(-result, what);
+    *failure = std::error_code(-result, std::system_category());
+    return 0;
 }
 void log_failure(std::exception_ptr failure) noexcept;
 }  // namespace detail

@@ -68,10 +68,10 @@ void stream_state::arrived(const completion& got) noexcept {
     if (reader_ != nullptr && readable()) reader_->wake();
 }
 
-buffer_lease stream_state::take() {
+buffer_lease stream_state::take(std::error_code* failure) {
     if (chunks_.empty()) {
         assert(ended_);
-        if (receive_error_ != 0) ringloop::detail::throw_error(receive_error_, "receive");
+        ringloop::detail::checked(-receive_error_, "receive", failure);
         return {};
     }
     buffer_lease chunk = chunks_.pop();
@@ -100,15 +100,18 @@ bool receive_await::start(std::coroutine_handle<> handle, stop_scope* scope) {
 buffer_lease receive_await::await_resume() {
     if (began_) stream_.leave_read();
     if (wait_.stopped() && !(began_ && stream_.readable())) throw operation_cancelled();
-    return stream_.take();
+    if (failure_ != nullptr) failure_->clear();
+    return stream_.take(failure_);
 }
 
 // ---- read_some()
 
-read_await::read_await(stream_state& stream, std::span<std::byte> into) noexcept
+read_await::read_await(stream_state& stream, std::span<std::byte> into,
+                       std::error_code* failure) noexcept
     : stop_waiter(&read_await::ask_to_stop),
       stream_(stream),
       into_(into),
+      failure_(failure),
       op_(&read_await::arrive, this) {}
 
 bool read_await::start(std::coroutine_handle<> handle, stop_scope* scope) {
@@ -141,15 +144,16 @@ void read_await::ask_to_stop(stop_waiter& waiter) noexcept {
 }
 
 std::size_t read_await::await_resume() {
+    if (failure_ != nullptr) failure_->clear();
     if (into_.empty()) return 0;
     if (began_) stream_.leave_read();
     if (direct_) {
         if (result_ == -ECANCELED && scope_ != nullptr && scope_->stop_requested())
             throw operation_cancelled();
-        return static_cast<std::size_t>(ringloop::detail::checked(result_, "read_some"));
+        return static_cast<std::size_t>(ringloop::detail::checked(result_, "read_some", failure_));
     }
     if (wait_.stopped() && !(began_ && stream_.readable())) throw operation_cancelled();
-    if (stream_.chunks_.empty()) return stream_.take().size();
+    if (stream_.chunks_.empty()) return stream_.take(failure_).size();
     buffer_lease& chunk = stream_.chunks_.front();
     const std::size_t count = std::min(into_.size(), chunk.size());
     std::copy_n(chunk.bytes().begin(), count, into_.begin());

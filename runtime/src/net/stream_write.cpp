@@ -9,9 +9,11 @@
 
 namespace ringloop::net::detail {
 
-write_await::write_await(stream_state& stream, std::span<const std::byte> bytes, bool all) noexcept
+write_await::write_await(stream_state& stream, std::span<const std::byte> bytes, bool all,
+                         std::error_code* failure) noexcept
     : stop_waiter(&write_await::ask_to_stop),
       stream_(stream),
+      failure_(failure),
       rest_(bytes),
       all_(all),
       op_(&write_await::arrive, this) {}
@@ -87,7 +89,7 @@ void write_await::ask_to_stop(stop_waiter& waiter) noexcept {
 void write_await::fail() const {
     const bool ended_early = error_ == ECANCELED || error_ == EINTR;
     if (ended_early && scope_ != nullptr && scope_->stop_requested()) throw operation_cancelled();
-    ringloop::detail::throw_error(error_, all_ ? "write_all" : "write_some");
+    ringloop::detail::checked(-error_, all_ ? "write_all" : "write_some", failure_);
 }
 
 }  // namespace ringloop::net::detail

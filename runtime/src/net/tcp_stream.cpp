@@ -18,6 +18,16 @@ task<tcp_stream> tcp_stream::connect(endpoint to) {
     co_return stream;
 }
 
+task<tcp_stream> tcp_stream::connect(endpoint to, std::error_code& failure) {
+    failure.clear();
+    try {
+        co_return co_await connect(to);
+    } catch (const error& e) {
+        failure = e.code();
+    }
+    co_return tcp_stream();
+}
+
 void tcp_stream::set_no_delay(bool on) {
     const int value = on ? 1 : 0;
     ringloop::detail::checked(

@@ -47,6 +47,27 @@ class byte_stream {
         return detail::write_await(state(), bytes, false);
     }
 
+    // The same with an error_code that gets what failed, where the others throw ringloop::error:
+    // receive() then returns an empty lease, read_some() 0, the writes what was sent before.
+    [[nodiscard]] detail::receive_await receive(std::error_code& failure) {
+        return detail::receive_await(state(), &failure);
+    }
+    [[nodiscard]] detail::read_await read_some(std::span<std::byte> into,
+                                               std::error_code& failure) {
+        return {state(), into, &failure};
+    }
+    [[nodiscard]] detail::write_await write_all(std::span<const std::byte> bytes,
+                                                std::error_code& failure) {
+        return {state(), bytes, true, &failure};
+    }
+    [[nodiscard]] detail::write_await write_all(std::string_view text, std::error_code& failure) {
+        return write_all(std::as_bytes(std::span(text)), failure);
+    }
+    [[nodiscard]] detail::write_await write_some(std::span<const std::byte> bytes,
+                                                 std::error_code& failure) {
+        return {state(), bytes, false, &failure};
+    }
+
     // Immediate.
     void shutdown(direction which);
     // Takes back what is in flight and closes. A reader or writer that waits must have ended.

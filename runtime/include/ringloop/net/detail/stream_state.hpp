@@ -15,6 +15,7 @@
 #include <coroutine>
 #include <cstdint>
 #include <span>
+#include <system_error>
 #include <vector>
 
 #include "ringloop/buffer.hpp"
@@ -81,8 +82,9 @@ class stream_state : public ringloop::detail::pooled_frame {
     [[nodiscard]] bool pool_is_low(unsigned on_loan) const noexcept {
         return on_loan * 2 > io().what().buffer_count;
     }
-    // The next chunk, or an empty lease at the end; throws what the receive failed with.
-    [[nodiscard]] buffer_lease take();
+    // The next chunk, or an empty lease at the end, or after a failure that `failure` tells;
+    // without it that is thrown.
+    [[nodiscard]] buffer_lease take(std::error_code* failure);
     void enter_read();
     void leave_read() noexcept { reading_ = false; }
 
@@ -100,7 +102,8 @@ class stream_state : public ringloop::detail::pooled_frame {
 
 class receive_await {
   public:
-    explicit receive_await(stream_state& stream) noexcept : stream_(stream) {}
+    explicit receive_await(stream_state& stream, std::error_code* failure = nullptr) noexcept
+        : stream_(stream), failure_(failure) {}
     receive_await(const receive_await&) = delete;
     receive_await& operator=(const receive_await&) = delete;
     [[nodiscard]] bool await_ready() const noexcept { return false; }
@@ -114,13 +117,15 @@ class receive_await {
   private:
     bool start(std::coroutine_handle<> handle, stop_scope* scope);
     stream_state& stream_;
+    std::error_code* failure_;
     state_wait wait_;
     bool began_ = false;
 };
 
 class read_await : private stop_waiter {
   public:
-    read_await(stream_state& stream, std::span<std::byte> into) noexcept;
+    read_await(stream_state& stream, std::span<std::byte> into,
+               std::error_code* failure = nullptr) noexcept;
     read_await(const read_await&) = delete;
     read_await& operator=(const read_await&) = delete;
     [[nodiscard]] bool await_ready() const noexcept { return into_.empty(); }
@@ -137,6 +142,7 @@ class read_await : private stop_waiter {
 
     stream_state& stream_;
     std::span<std::byte> into_;
+    std::error_code* failure_;
     state_wait wait_;     // while a multishot receive is armed, or chunks wait
     owned_operation op_;  // otherwise: straight into the caller's memory
     stop_scope* scope_ = nullptr;
@@ -148,7 +154,8 @@ class read_await : private stop_waiter {
 
 class write_await : private stop_waiter {
   public:
-    write_await(stream_state& stream, std::span<const std::byte> bytes, bool all) noexcept;
+    write_await(stream_state& stream, std::span<const std::byte> bytes, bool all,
+                std::error_code* failure = nullptr) noexcept;
     write_await(const write_await&) = delete;
     write_await& operator=(const write_await&) = delete;
     [[nodiscard]] bool await_ready() const noexcept { return false; }
@@ -160,6 +167,8 @@ class write_await : private stop_waiter {
     std::size_t await_resume() const {
         if (error_ != 0) [[unlikely]]
             fail();
+        else if (failure_ != nullptr)
+            failure_->clear();
         return sent_;
     }
 
@@ -167,11 +176,12 @@ class write_await : private stop_waiter {
     bool start(std::coroutine_handle<> handle, stop_scope* scope);
     void submit_rest() noexcept;
     void note_sent(std::size_t count) noexcept;
-    [[noreturn]] void fail() const;
+    void fail() const;  // throws, unless there is an error_code to tell
     static void arrive(operation& op, const completion& last) noexcept;
     static void ask_to_stop(stop_waiter& self) noexcept;
 
     stream_state& stream_;
+    std::error_code* failure_;
     std::span<const std::byte> rest_;
     std::size_t sent_ = 0;
     int error_ = 0;
