@@ -160,15 +160,19 @@ class driver {
     virtual int try_sendmmsg(int fd, std::span<mmsghdr> messages) noexcept = 0;
     virtual ssize_t try_pread(int fd, void* data, std::size_t size,
                               std::int64_t offset) noexcept = 0;  // RWF_NOWAIT
+    // To a pipe, whatever its own mode. -EPIPE comes without a SIGPIPE.
+    virtual ssize_t try_write(int fd, std::span<const iovec> pieces) noexcept = 0;
     virtual int close(
         int fd) noexcept = 0;  // retire the operations on it first: they hold the file open
 
     // What an open descriptor is: 0 or a negated errno.
     virtual int inspect(int fd, descriptor_facts& facts) noexcept = 0;
 
-    // ---- cold verbs: set-up of sockets. Same return convention.
+    // ---- cold verbs: set-up of sockets and pipes. Same return convention.
     virtual int make_socket(int domain, int type,
                             int protocol) noexcept = 0;  // non-blocking, close-on-exec
+    // ends[0] reads, ends[1] writes; both blocking, for whoever else gets one, and close-on-exec.
+    virtual int make_pipe(int (&ends)[2]) noexcept = 0;
     virtual int bind(int fd, const sockaddr* address, socklen_t size) noexcept = 0;
     virtual int listen(int fd, int backlog) noexcept = 0;
     virtual int shutdown(int fd, int how) noexcept = 0;

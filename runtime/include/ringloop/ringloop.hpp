@@ -23,6 +23,7 @@
 #include "ringloop/offload.hpp"            // a function on another thread
 #include "ringloop/on.hpp"                 // a task on another scheduler
 #include "ringloop/operation.hpp"          // kernel work in flight
+#include "ringloop/process/pipe.hpp"       // byte pipes
 #include "ringloop/result.hpp"             // a value or an exception
 #include "ringloop/run.hpp"                // the main() of a service
 #include "ringloop/scheduler.hpp"          // runs coroutines on one thread

@@ -17,10 +17,12 @@ class kernel_driver : public driver {
     int try_recvmmsg(int fd, std::span<mmsghdr> messages) noexcept override;
     int try_sendmmsg(int fd, std::span<mmsghdr> messages) noexcept override;
     ssize_t try_pread(int fd, void* data, std::size_t size, std::int64_t offset) noexcept override;
+    ssize_t try_write(int fd, std::span<const iovec> pieces) noexcept override;
     int close(int fd) noexcept override;
     int inspect(int fd, descriptor_facts& facts) noexcept override;
 
     int make_socket(int domain, int type, int protocol) noexcept override;
+    int make_pipe(int (&ends)[2]) noexcept override;
     int bind(int fd, const sockaddr* address, socklen_t size) noexcept override;
     int listen(int fd, int backlog) noexcept override;
     int shutdown(int fd, int how) noexcept override;
@@ -47,6 +49,7 @@ class kernel_driver : public driver {
 
     int wake_fd_ = -1;
     bool abandoned_ = false;
+    bool knows_no_signal_ = true;  // RWF_NOSIGNAL, of Linux 6.18; until it was refused
     std::size_t pool_bytes_ = 0;
 };
 

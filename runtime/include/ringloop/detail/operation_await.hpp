@@ -43,6 +43,10 @@ class operation_await : private stop_waiter {
             fail(what);
         return result_;
     }
+    // For who has an answer to one error: the negated errno `expected` is passed through as well.
+    int finish_or(int expected, const char* what) const {
+        return result_ == -expected ? result_ : finish(what);
+    }
     owned_operation op_;
 
   private:

@@ -84,9 +84,11 @@ class fake_driver final : public driver {
     int try_recvmmsg(int fd, std::span<mmsghdr> messages) noexcept override;
     int try_sendmmsg(int fd, std::span<mmsghdr> messages) noexcept override;
     ssize_t try_pread(int fd, void* data, std::size_t size, std::int64_t offset) noexcept override;
+    ssize_t try_write(int fd, std::span<const iovec> pieces) noexcept override;
     int close(int fd) noexcept override;
     int inspect(int fd, descriptor_facts& facts) noexcept override;
     int make_socket(int domain, int type, int protocol) noexcept override;
+    int make_pipe(int (&ends)[2]) noexcept override;
     int bind(int fd, const sockaddr* address, socklen_t size) noexcept override;
     int listen(int fd, int backlog) noexcept override;
     int shutdown(int fd, int how) noexcept override;

@@ -118,6 +118,10 @@ ssize_t fake_driver::try_pread(int fd, void* data, std::size_t size, std::int64_
                        });
 }
 
+ssize_t fake_driver::try_write(int fd, std::span<const iovec> pieces) noexcept {
+    return try_send(fd, pieces);
+}
+
 int fake_driver::close(int fd) noexcept {
     step_record step;
     step.kind = step_kind::try_close;
@@ -152,6 +156,17 @@ int fake_driver::make_socket(int domain, int type, int protocol) noexcept {
     const int result = injected.kind == fault_kind::error
                            ? -static_cast<int>(injected.value)
                            : kernel_.make_socket(domain, type, protocol);
+    record_[place].result = result;
+    return result;
+}
+
+int fake_driver::make_pipe(int (&ends)[2]) noexcept {
+    step_record step;
+    step.kind = step_kind::make_socket;
+    std::size_t place = 0;
+    const fault injected = next_fault(step, place);
+    const int result =
+        injected.kind == fault_kind::error ? -static_cast<int>(injected.value) : kernel_.pipe(ends);
     record_[place].result = result;
     return result;
 }
