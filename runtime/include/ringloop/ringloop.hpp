@@ -24,6 +24,7 @@
 #include "ringloop/on.hpp"                 // a task on another scheduler
 #include "ringloop/operation.hpp"          // kernel work in flight
 #include "ringloop/process/pipe.hpp"       // byte pipes
+#include "ringloop/process/process.hpp"    // child processes
 #include "ringloop/process/signal.hpp"     // signals to wait for
 #include "ringloop/result.hpp"             // a value or an exception
 #include "ringloop/run.hpp"                // the main() of a service
