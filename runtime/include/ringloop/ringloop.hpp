@@ -6,7 +6,13 @@
 #include "ringloop/driver.hpp"             // the door to the kernel
 #include "ringloop/error.hpp"              // what awaits throw
 #include "ringloop/fs/blocking.hpp"        // calls on files that block, for offload()
+#include "ringloop/fs/direct.hpp"          // O_DIRECT
+#include "ringloop/fs/directory.hpp"       // the entries of a directory
+#include "ringloop/fs/entry.hpp"           // of a directory: a name and what it is
 #include "ringloop/fs/file.hpp"            // open, read_at, write_at, sync, status
+#include "ringloop/fs/path.hpp"            // rename, unlink, mkdir, link …
+#include "ringloop/fs/watch.hpp"           // changes, as they happen
+#include "ringloop/fs/whole_file.hpp"      // read_file, write_file, copy_file
 #include "ringloop/generator.hpp"          // coroutines that yield
 #include "ringloop/inbox.hpp"              // work handed over between threads
 #include "ringloop/interval.hpp"           // ticks without drift

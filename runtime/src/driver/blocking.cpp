@@ -26,14 +26,6 @@ auto persistently(Call call) noexcept {
     return result < 0 ? static_cast<decltype(result)>(-errno) : result;
 }
 
-struct directory_stream {
-    explicit directory_stream(DIR* opened) noexcept : stream(opened) {}
-    directory_stream(const directory_stream&) = delete;
-    directory_stream& operator=(const directory_stream&) = delete;
-    ~directory_stream() { ::closedir(stream); }
-    DIR* stream;
-};
-
 std::uint8_t kind_of(int directory, const char* name, int flags) noexcept {
     struct stat found {};
     if (::fstatat(directory, name, &found, flags) != 0) return DT_UNKNOWN;
@@ -69,8 +61,7 @@ ssize_t write_all(int to, const std::byte* data, std::size_t size, std::int64_t 
     std::size_t done = 0;
     while (done < size) {
         const ssize_t count = persistently([&] {
-            return ::pwrite(to, data + done, size - done,
-                            offset + static_cast<std::int64_t>(done));
+            return ::pwrite(to, data + done, size - done, offset + static_cast<std::int64_t>(done));
         });
         if (count < 0) return count;
         if (count == 0) return -EIO;
@@ -88,16 +79,23 @@ ssize_t copy_through(std::byte* buffer, int from, int to, std::int64_t offset,
 
 }  // namespace
 
-int list_directory(const char* path, bool kinds, const std::atomic<bool>& stop,
-                   std::vector<directory_entry>& found) noexcept {
-    DIR* opened = ::opendir(path);
-    if (opened == nullptr) return -errno;
-    const directory_stream directory(opened);
-    const int fd = ::dirfd(directory.stream);
-    for (;;) {
+directory_reader::~directory_reader() {
+    if (stream_ != nullptr) ::closedir(static_cast<DIR*>(stream_));
+}
+
+int directory_reader::open(const char* path) noexcept {
+    stream_ = ::opendir(path);
+    return stream_ == nullptr ? -errno : 0;
+}
+
+int directory_reader::read(std::size_t count_max, bool kinds, const std::atomic<bool>& stop,
+                           std::vector<directory_entry>& found) noexcept {
+    auto* const stream = static_cast<DIR*>(stream_);
+    const int fd = ::dirfd(stream);
+    for (std::size_t count = 0; count < count_max;) {
         if (stop.load(std::memory_order_relaxed)) return -ECANCELED;
         errno = 0;
-        const dirent* next = ::readdir(directory.stream);
+        const dirent* next = ::readdir(stream);
         if (next == nullptr) return -errno;
         if (is_dots(next->d_name)) continue;
         try {
@@ -106,7 +104,16 @@ int list_directory(const char* path, bool kinds, const std::atomic<bool>& stop,
             return -ENOMEM;
         }
         if (kinds) look_closer(fd, found.back());
+        ++count;
     }
+    return 1;
+}
+
+int list_directory(const char* path, bool kinds, const std::atomic<bool>& stop,
+                   std::vector<directory_entry>& found) noexcept {
+    directory_reader directory;
+    const int opened = directory.open(path);
+    return opened < 0 ? opened : directory.read(SIZE_MAX, kinds, stop, found);
 }
 
 int read_link(const char* path, std::string& target) noexcept {
@@ -139,6 +146,22 @@ int truncate_file(int fd, std::int64_t size) noexcept {
     return persistently([&] { return ::ftruncate(fd, size); });
 }
 
+int find_data(int fd, std::int64_t from, extent& found) noexcept {
+    const off64_t begin = ::lseek64(fd, from, SEEK_DATA);
+    if (begin >= 0) {
+        const off64_t end = ::lseek64(fd, begin, SEEK_HOLE);
+        if (end < 0) return -errno;
+        found = {begin, end};
+        return 0;
+    }
+    const bool is_behind_all = errno == ENXIO;
+    struct stat status {};
+    if (::fstat(fd, &status) < 0) return -errno;
+    const std::int64_t size = std::max<std::int64_t>(status.st_size, from);
+    found = {is_behind_all ? size : from, size};
+    return 0;
+}
+
 std::int32_t copy_part(int from, int to, std::int64_t offset, std::size_t size,
                        const std::atomic<bool>& stop) noexcept {
     std::unique_ptr<std::byte[]> buffer;  // once the kernel has refused
@@ -150,8 +173,7 @@ std::int32_t copy_part(int from, int to, std::int64_t offset, std::size_t size,
         const std::size_t step = std::min(size - done, copy_step);
         ssize_t count = 0;
         if (buffer == nullptr) {
-            count = persistently(
-                [&] { return ::copy_file_range(from, &in, to, &out, step, 0); });
+            count = persistently([&] { return ::copy_file_range(from, &in, to, &out, step, 0); });
             if (copies_otherwise(count)) {
                 buffer.reset(new (std::nothrow) std::byte[buffer_size]);
                 if (buffer == nullptr) return -ENOMEM;

@@ -2,22 +2,10 @@
 #include <array>
 #include <string>
 
+#include "unit/fs/folder.hpp"
 #include "unit/net/runner.hpp"
 
 using namespace test;  // NOLINT
-
-namespace {
-
-struct folder {
-    folder() {
-        std::string name = (std::filesystem::temp_directory_path() / "ringloop-XXXXXX").string();
-        path = ::mkdtemp(name.data());
-    }
-    ~folder() { std::filesystem::remove_all(path); }
-    std::filesystem::path path;
-};
-
-}  // namespace
 
 TEST_CASE("what is written at an offset is read there", "[fs]") {
     const auto body = GENERATE(from_range(rl::testing::real_bodies()));

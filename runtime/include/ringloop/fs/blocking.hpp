@@ -12,15 +12,32 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "ringloop/fs/entry.hpp"
 
 namespace ringloop::fs {
 
-struct directory_entry {
-    std::string name;
-    std::uint64_t inode;
-    std::uint8_t kind;         // DT_REG, DT_DIR …
-    std::uint8_t target_kind;  // the same, links followed; DT_UNKNOWN: it points nowhere
+// An open directory, read a part at a time. Move-only; the destructor closes.
+class directory_reader {
+  public:
+    directory_reader() noexcept = default;
+    directory_reader(directory_reader&& other) noexcept
+        : stream_(std::exchange(other.stream_, nullptr)) {}
+    directory_reader& operator=(directory_reader&& other) noexcept {
+        std::swap(stream_, other.stream_);
+        return *this;
+    }
+    ~directory_reader();
+    int open(const char* path) noexcept;  // once
+    // Appends at most `count_max` further entries, as list_directory() does; 1: there may be more,
+    // 0: these were the last.
+    int read(std::size_t count_max, bool kinds, const std::atomic<bool>& stop,
+             std::vector<directory_entry>& found) noexcept;
+
+  private:
+    void* stream_ = nullptr;  // DIR
 };
 
 // All entries but "." and "..", in the file system's order; with `kinds`, what each is (without,
@@ -34,6 +51,14 @@ int change_mode(const char* path, mode_t mode) noexcept;
 int truncate_path(const char* path, std::int64_t size) noexcept;
 int truncate_file(int fd, std::int64_t size) noexcept;
 
+// Where the next bytes of a file are that are no hole, at or behind `from`, and where they end;
+// both the file's size (or `from`, if that is larger) if there are none. A file system that knows
+// no holes has bytes everywhere.
+struct extent {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+};
+int find_data(int fd, std::int64_t from, extent& found) noexcept;
 // Copies at most `size` bytes (up to 1 GiB) at `offset` of one file to the same place of another,
 // inside the kernel where it can. Returns how many, fewer only at the end of the source.
 inline constexpr std::size_t copy_step = std::size_t{1} << 20;  // between two looks at `stop`

@@ -1,0 +1,48 @@
+// Reading and writing around the page cache (O_DIRECT): the memory and the offsets that it needs.
+//
+//     auto file = co_await fs::open("data", O_RDONLY | O_DIRECT);
+//     auto need = co_await fs::direct_alignment_of(file);
+//     fs::aligned_buffer buffer(1 << 20, need.memory);
+//     co_await file.read_at(buffer.bytes(), 0);
+//
+// A read or write whose memory, offset or size is not a multiple of what the file needs fails with
+// EINVAL; only the read that meets the end of the file may come back shorter.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "ringloop/fs/file.hpp"
+#include "ringloop/task.hpp"
+
+namespace ringloop::fs {
+
+struct direct_alignment {
+    std::uint32_t memory = 4096;  // bytes
+    std::uint32_t offset = 4096;  // of offset and size
+    bool known = false;  // else the kernel cannot say (before Linux 6.1, some file systems): 4096
+                         // is enough for nearly every device
+};
+// Throws ringloop::error; EINVAL if the file has no O_DIRECT at all. Cancel loses nothing.
+[[nodiscard]] task<direct_alignment> direct_alignment_of(const file& opened);
+
+// Memory that begins at a multiple of `alignment`, a power of two, and is that much in size rounded
+// up. Uninitialised. Move-only. Throws std::invalid_argument, std::bad_alloc.
+class aligned_buffer {
+  public:
+    aligned_buffer() noexcept = default;
+    explicit aligned_buffer(std::size_t size, std::size_t alignment = 4096);
+    [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {memory_.get(), size_}; }
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+  private:
+    struct release {
+        void operator()(std::byte* memory) const noexcept;
+    };
+    std::unique_ptr<std::byte[], release> memory_;
+    std::size_t size_ = 0;
+};
+
+}  // namespace ringloop::fs
