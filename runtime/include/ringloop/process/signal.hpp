@@ -2,7 +2,7 @@
 //
 //     signal_set signals(SIGHUP, SIGUSR1);
 //     while (true) {
-//         if (co_await signals.next() == SIGHUP) reload();
+//         if (co_await signals.next() == SIGHUP) …
 //     }
 //
 // From the constructor on the signals have none of their usual effects, on whatever thread of the
