@@ -41,9 +41,16 @@ def test_the_one_header_includes_every_public_one() -> None:
 def test_every_public_header_compiles_by_itself() -> None:
     def compiles(path: Path) -> str:
         command = [os.environ.get("CXX", "g++"), "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra",
-                   "-Wpedantic", "-Werror", f"-I{INCLUDE}", "-x", "c++", "-"]
+                   "-Wpedantic", "-Werror", "-DRINGLOOP_TLS", f"-I{INCLUDE}", "-x", "c++", "-"]
         return subprocess.run(command, input=f'#include "{name(path)}"\n' * 2, text=True,
                               capture_output=True, check=False).stderr
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         faults = [fault for fault in threads.map(compiles, PUBLIC) if fault]
     assert not faults, "\n".join(faults)[:6000]
+
+
+def test_tls_without_its_library_says_what_to_link() -> None:
+    command = ["g++", "-std=c++20", "-fsyntax-only", f"-I{INCLUDE}", "-x", "c++", "-"]
+    done = subprocess.run(command, input="#include <ringloop/net/tls.hpp>\n", text=True,
+                          capture_output=True, check=False)
+    assert done.returncode != 0 and "link ringloop::tls" in done.stderr

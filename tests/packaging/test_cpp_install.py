@@ -152,6 +152,30 @@ def test_pkg_config_gives_a_program_that_serves(prefix: Path, tmp_path: Path,
     user.serves(tmp_path / "server")
 
 
+TLS_PROGRAM = """
+#include <ringloop/ringloop.hpp>
+int main() {
+    const auto trust = ringloop::net::tls_context::client();
+    return ringloop::net::tls_stream() ? 1 : 0;
+}
+"""
+
+
+def test_tls_is_a_component_and_a_pkg_config_module(prefix: Path, tmp_path: Path) -> None:
+    (tmp_path / "server.cpp").write_text(TLS_PROGRAM)
+    (tmp_path / "CMakeLists.txt").write_text(PROJECT + """
+        find_package(ringloop 0.1 REQUIRED COMPONENTS tls)
+        target_link_libraries(server PRIVATE ringloop::tls)""")
+    run("cmake", "-G", "Ninja", "-S", tmp_path, "-B", tmp_path / "build",
+        f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("ninja", "-C", tmp_path / "build")
+    run(tmp_path / "build" / "server")
+    path = str(next(prefix.rglob("ringloop-tls.pc")).parent)
+    said = run("pkg-config", "--cflags", "--libs", "ringloop-tls", PKG_CONFIG_PATH=path)
+    run("g++", "-std=c++20", tmp_path / "server.cpp", "-o", tmp_path / "server", *said.split())
+    run(tmp_path / "server")
+
+
 SUBFOLDER = """
 get_directory_property(flags COMPILE_OPTIONS)
 file(WRITE ${CMAKE_BINARY_DIR}/seen "${CMAKE_CXX_FLAGS}|${flags}|${CMAKE_CXX_STANDARD}|"

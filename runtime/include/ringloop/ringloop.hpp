@@ -1,4 +1,6 @@
 // ringloop: everything a native application includes. A table of contents.
+//
+// net/tls.hpp is in it where the target ringloop::tls is linked.
 #pragma once
 
 #include "ringloop/buffer.hpp"             // bytes on loan from the ring
@@ -52,3 +54,7 @@
 #include "ringloop/thread_pool.hpp"        // where offload() runs
 #include "ringloop/timer.hpp"              // the wheel of a scheduler's deadlines
 #include "ringloop/when.hpp"               // with_stop, with_timeout, shield, when_all, when_any
+
+#ifdef RINGLOOP_TLS
+#include "ringloop/net/tls.hpp"  // TLS over any of the streams
+#endif
