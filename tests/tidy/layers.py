@@ -21,6 +21,7 @@ _ABOVE_CORE = r"ringloop/(bridge/python|kernels)"
 # folder: what its files never include
 FORBIDDEN_INCLUDES = (
     ("runtime/", rf"{_PYTHON}|{_COMPUTE}|ringloop/(bridge|kernels|python)"),
+    ("runtime/include/", r"openssl/"),     # runtime/src/net/tls*.cpp alone know it
     ("bridge/include/ringloop/bridge/core/", f"{_PYTHON}|{_COMPUTE}|{_ABOVE_CORE}"),
     ("bridge/src/core/", f"{_PYTHON}|{_COMPUTE}|{_ABOVE_CORE}"),
     ("bridge/", rf"{_COMPUTE}|ringloop/kernels|pybind11/"),

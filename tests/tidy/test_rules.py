@@ -25,6 +25,8 @@ def fires(rule: Rule, path: str, text: str) -> list[str]:
     ("layers", "runtime/src/a.cpp", "#include <Python.h>\n", "#include <vector>\n"),
     ("layers", "runtime/src/a.cpp", '#include "ringloop/bridge/core/job.hpp"\n',
      '#include "ringloop/driver.hpp"\n'),
+    ("layers", "runtime/include/ringloop/net/a.hpp", "#include <openssl/ssl.h>\n",
+     "#include <span>\n"),
     ("layers", "bridge/include/ringloop/bridge/core/a.hpp",
      '#include "ringloop/bridge/python/host.hpp"\n', '#include "ringloop/inbox.hpp"\n'),
     ("layers", "bridge/src/python/a.cpp", "#include <tbb/task_arena.h>\n", "#include <Python.h>\n"),
