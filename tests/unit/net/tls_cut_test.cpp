@@ -21,11 +21,12 @@ struct relay {
     std::size_t right_to_left = SIZE_MAX;
     std::size_t passed_right = 0;
     std::size_t passed_left = 0;
+    std::size_t flip = SIZE_MAX;  // the byte, of those to the right, that gets through changed
 
     rl::task<void> run() {
         co_await rl::with_group([this](rl::task_group& group) -> rl::task<void> {
-            group.spawn(pass(left, right, left_to_right, passed_right, group));
-            group.spawn(pass(right, left, right_to_left, passed_left, group));
+            group.spawn(pass(left, right, left_to_right, passed_right, flip, group));
+            group.spawn(pass(right, left, right_to_left, passed_left, never, group));
             co_return;
         });
         left.close();
@@ -33,14 +34,16 @@ struct relay {
     }
 
   private:
+    static constexpr std::size_t never = SIZE_MAX;
     static rl::task<void> pass(rl::net::tcp_stream& from, rl::net::tcp_stream& to,
                                const std::size_t& allowed, std::size_t& passed,
-                               rl::task_group& group) {
+                               const std::size_t& flip, rl::task_group& group) {
         while (passed < allowed) {
             std::array<std::byte, 4096> memory;
             const auto got = co_await outcome_of(read_plain(from, memory));
             if (!got.well() || got.count == 0) break;
             const std::size_t count = std::min(got.count, allowed - passed);
+            if (flip - passed < count) memory[flip - passed] ^= std::byte(1);
             passed += count;
             co_await to.write_all(std::span(memory).first(count));
         }
@@ -182,6 +185,39 @@ TEST_CASE("a stream that is cut without a close_notify is an error, at every byt
     };
     const auto scenario = [&]() -> rl::task<void> {
         for (std::size_t count = 0; count <= record; ++count) co_await cut_after(count);
+    };
+    r.run(scenario());
+}
+
+TEST_CASE("a byte that was changed on the way is an error, wherever in a record", "[net][tls]") {
+    runner r(rl::testing::all_bodies().back());
+    constexpr std::size_t record = 5 + 10 + 1 + 16;
+    const auto client = tls_context::client(trusting());
+    const auto server = tls_context::server(serving());
+    const auto change = [&](std::size_t place) -> rl::task<void> {
+        auto way = co_await through_relay();
+        co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
+            group.spawn(way.between.run());
+            auto pair = co_await secure(std::move(way.near), std::move(way.far), client, server);
+            co_await settle(pair);
+            way.between.flip = way.between.passed_right + place;
+            co_await pair.near.write_all("ten bytes.");
+            co_await pair.near.close_notify();
+            pair.near.close();
+            const outcome end = co_await outcome_of(read_text_size(pair.far));
+            CHECK(end.tls);
+            const outcome again = co_await outcome_of(read_text_size(pair.far));
+            CHECK(again.reason == end.reason);
+            if (!end.cut) {  // it was, where the record seemed longer
+                const outcome written = co_await outcome_of(pair.far.write_all("x"));
+                CHECK(written.reason == end.reason);
+            }
+            const bool confirmed = co_await pair.far.shutdown();
+            CHECK_FALSE(confirmed);
+        });
+    };
+    const auto scenario = [&]() -> rl::task<void> {
+        for (std::size_t place = 0; place < record; ++place) co_await change(place);
     };
     r.run(scenario());
 }

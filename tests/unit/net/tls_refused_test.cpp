@@ -199,6 +199,11 @@ TEST_CASE("bytes that are no TLS are refused at once", "[net][tls]") {
             tls_stream::connect(client, std::move(greeting.near), "server.test"));
         CHECK(seen.reason == "wrong version number");
         CHECK(seen.host == "server.test");
+        auto goodbye = co_await connected();  // a close_notify in place of a hello
+        co_await goodbye.far.write_all(std::string_view("\x15\x03\x03\x00\x02\x01\x00", 7));
+        seen = co_await outcome_of(
+            tls_stream::connect(client, std::move(goodbye.near), "server.test"));
+        CHECK(seen.cut);
     };
     r.run(scenario());
 }
