@@ -22,6 +22,7 @@ AROUND = {
     "driver.hpp": "extern driver& d; std::size_t n = 1;",
     "generator.hpp": "net::tcp_stream stream;",
     "net/datagram.hpp": "std::array<std::byte, 1500> buffer;",
+    "net/tls.hpp": "std::array<std::byte, 4096> buffer;",
     "offload.hpp": "extern thread_pool pool; std::vector<int> numbers; int add_up(std::vector<int>);",
     "on.hpp": "extern scheduler_pool pool; net::tcp_stream socket; task<int> count(net::tcp_stream);",
     "spawn.hpp": "extern scheduler& home; task<int> compute(); void use(int);",
@@ -147,6 +148,7 @@ def test_the_code_in_the_headers_compiles(tmp_path: Path) -> None:
     source = tmp_path / "program.cpp"
     source.write_text("\n".join(program) + "\n")
     done = subprocess.run([os.environ.get("CXX", "g++"), "-std=c++20", "-fsyntax-only",
-                           "-Werror=return-type", f"-I{ROOT}/runtime/include", str(source)],
+                           "-DRINGLOOP_TLS", "-Werror=return-type", f"-I{ROOT}/runtime/include",
+                           str(source)],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
