@@ -34,6 +34,20 @@
 #define SYS_close_range 436
 #endif
 
+// TSan takes every clone() for a fork, and undoes in our memory what it has done there for one. The
+// C library's other name for the same function goes past it.
+#if defined(__has_feature)
+#define RINGLOOP_HAS_FEATURE(name) __has_feature(name)
+#else
+#define RINGLOOP_HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || RINGLOOP_HAS_FEATURE(thread_sanitizer)
+extern "C" int __clone(int (*)(void*), void*, int, void*, ...) noexcept;
+#define RINGLOOP_CLONE ::__clone
+#else
+#define RINGLOOP_CLONE ::clone
+#endif
+
 namespace ringloop::detail {
 namespace {
 
@@ -153,8 +167,8 @@ spawned spawn_child(const spawn_request& request) noexcept {
     spawned made;
     const auto top =
         (reinterpret_cast<std::uintptr_t>(stack.get()) + stack_size) & ~std::uintptr_t{15};
-    made.pid = ::clone(&child_main, reinterpret_cast<void*>(top),
-                       CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &self, &made.pidfd);
+    made.pid = RINGLOOP_CLONE(&child_main, reinterpret_cast<void*>(top),
+                              CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &self, &made.pidfd);
     made.error_number = made.pid < 0 ? errno : self.error_number;
     made.failed_at = self.step;
     ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &self.mask_before, nullptr, mask_size);
