@@ -17,7 +17,9 @@ namespace fs = rl::fs;
 
 std::string content(const std::filesystem::path& path) {
     std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
+    std::string all(std::filesystem::file_size(path), '\0');
+    in.read(all.data(), static_cast<std::streamsize>(all.size()));
+    return all;
 }
 
 std::size_t entries_of(const folder& home) {
@@ -150,7 +152,7 @@ TEST_CASE("a stopped copy leaves no part of it", "[fs][cancel]") {
     const auto body = GENERATE(from_range(rl::testing::real_bodies()));
     CAPTURE(body);
     const folder home;
-    std::ofstream(home / "from") << pattern(9'000'000);
+    std::ofstream(home / "from") << pattern(100'000);
     std::ofstream(home / "to") << "old";
     runner r(body);
     const auto scenario = [&]() -> rl::task<void> {

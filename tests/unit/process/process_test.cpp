@@ -366,7 +366,7 @@ TEST_CASE("a stopped run() leaves no child", "[process][cancel]") {
     CHECK(timed_out);
 }
 
-TEST_CASE("two hundred children leave no descriptor and no zombie", "[process]") {
+TEST_CASE("a hundred children leave no descriptor and no zombie", "[process]") {
     const auto body = GENERATE(from_range(rl::testing::real_bodies()));
     CAPTURE(body);
     runner r(body);  // its ledger counts the descriptors
@@ -378,7 +378,7 @@ TEST_CASE("two hundred children leave no descriptor and no zombie", "[process]")
         if (done.status.code == code && done.output == text) ++good;
     };
     const auto scenario = [&]() -> rl::task<void> {
-        for (int round = 0; round < 20; ++round) {
+        for (int round = 0; round < 10; ++round) {
             co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
                 for (int i = 0; i < 10; ++i) group.spawn(one(i));
                 co_return;
@@ -386,6 +386,6 @@ TEST_CASE("two hundred children leave no descriptor and no zombie", "[process]")
         }
     };
     r.run(scenario());
-    CHECK(good == 200);
+    CHECK(good == 100);
     CHECK(has_no_children());
 }
