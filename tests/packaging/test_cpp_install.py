@@ -209,8 +209,10 @@ def test_the_shared_library_serves_and_exports_nothing_of_liburing(tmp_path: Pat
     run("ninja", "-C", build)
     run("cmake", "--install", build, "--prefix", prefix)
     library = next(prefix.rglob("libringloop.so.0.1"))
-    exported = run("nm", "-D", "--defined-only", library)
-    assert "io_uring_" not in exported and "ringloop3run" in exported
+    exported = [line.split()[-1] for line in run("nm", "-D", "--defined-only",
+                                                 library).splitlines()]
+    assert not [name for name in exported if name.startswith("io_uring_")]
+    assert any("ringloop3run" in name for name in exported)
     user = Consumer(tmp_path / "user", of_the_readme("cmake", "find_package"))
     user.serves(user.build(f"-DCMAKE_PREFIX_PATH={prefix}"))
     said = run("pkg-config", "--libs", "ringloop",
