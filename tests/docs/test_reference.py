@@ -23,8 +23,10 @@ AROUND = {
     "generator.hpp": "net::tcp_stream stream;",
     "net/datagram.hpp": "std::array<std::byte, 1500> buffer;",
     "net/tls.hpp": "std::array<std::byte, 4096> buffer;",
-    "offload.hpp": "extern thread_pool pool; std::vector<int> numbers; int add_up(std::vector<int>);",
-    "on.hpp": "extern scheduler_pool pool; net::tcp_stream socket; task<int> count(net::tcp_stream);",
+    "offload.hpp": "extern thread_pool pool; std::vector<int> numbers; "
+                   "int add_up(std::vector<int>);",
+    "on.hpp": "extern scheduler_pool pool; net::tcp_stream socket; "
+              "task<int> count(net::tcp_stream);",
     "spawn.hpp": "extern scheduler& home; task<int> compute(); void use(int);",
     "sync/broadcast.hpp": "using price = int;",
     "sync/condition.hpp": "mutex m; condition changed; std::vector<int> queue;",

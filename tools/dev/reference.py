@@ -142,7 +142,8 @@ def _chunks(text: str, code: str, begin: int, end: int) -> Iterator[tuple[int, i
                     stop = _closing(code, stop) if code[stop] == "{" else stop
                     stop += 1
             if _initializes(code[start:opening]):
-                while (more := re.compile(r"\s*,\s*[\w:<>]+[({]").match(code, stop + 1)) is not None:
+                another = re.compile(r"\s*,\s*[\w:<>]+[({]")
+                while (more := another.match(code, stop + 1)) is not None:
                     stop = _closing(code, more.end() - 1)
                 stop = _closing(code, code.index("{", stop + 1))
         yield _comment_above(text, start, begin), start, stop + 1
