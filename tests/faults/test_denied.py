@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -13,6 +14,7 @@ import pytest
 from harness import programs
 
 SUITE_LIMIT_S = 600
+NEWER_THAN_6_1 = ",".join(map(str, range(49, 64)))    # opcodes: READ_MULTISHOT and later
 
 
 @pytest.fixture(scope="module")
@@ -70,17 +72,19 @@ def test_the_suite_passes_without_io_uring_as_often_as_on_epoll(tmp_path: Path) 
 
 
 @pytest.mark.time_limit(SUITE_LIMIT_S)
-def test_the_suite_passes_as_a_plain_user_with_64_kib_of_lockable_memory(
+def test_the_suite_passes_as_a_plain_user_on_a_ring_without_what_kernel_6_1_lacks(
         everybody: programs.Place, tmp_path: Path) -> None:
-    counts = suite(everybody, tmp_path, backends="auto", launch=("--user", "--memlock-kib", "64"),
-                   RINGLOOP_TEST_GUESTS="asyncio")
+    counts = suite(everybody, tmp_path, backends="uring", launch=("--user",),
+                   RINGLOOP_TEST_MASK=NEWER_THAN_6_1, RINGLOOP_TEST_GUESTS="asyncio")
     assert counts["tests"] > counts["skipped"]
 
 
+@pytest.mark.skipif(os.environ.get("RINGLOOP_TEST_ALL") != "1",
+                    reason="the whole suite with --all; loops and smoke at each limit always")
 @pytest.mark.time_limit(SUITE_LIMIT_S)
-def test_the_suite_passes_on_a_ring_without_what_kernel_6_1_lacks(tmp_path: Path) -> None:
-    newer = ",".join(str(opcode) for opcode in range(49, 64))    # READ_MULTISHOT and later
-    counts = suite(programs.here(), tmp_path, backends="uring", RINGLOOP_TEST_MASK=newer,
+def test_the_suite_passes_as_a_plain_user_with_64_kib_of_lockable_memory(
+        everybody: programs.Place, tmp_path: Path) -> None:
+    counts = suite(everybody, tmp_path, backends="auto", launch=("--user", "--memlock-kib", "64"),
                    RINGLOOP_TEST_GUESTS="asyncio")
     assert counts["tests"] > counts["skipped"]
 

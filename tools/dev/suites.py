@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -95,7 +96,7 @@ def _seeds(context: Context, suite: str, preset: str) -> dict[str, str]:
         count = {"sim": 1_000, "python": 10}.get(suite) if preset != "dev" else None
     found = {"RINGLOOP_SIM_SEEDS": str(count)} if count else {}
     if preset != "dev" and suite == "python" and not context.all:
-        found["RINGLOOP_SIM_STRIDE"] = "3"
+        found["RINGLOOP_SIM_STRIDE"] = "9"
     return found
 
 
@@ -149,7 +150,9 @@ def _narrow(context: Context) -> dict[str, str]:
 def _but_slow(context: Context) -> tuple[str, ...]:
     """Without the modules that are slow there and hardly lead into native code of their own."""
     return () if context.all else tuple(f"--ignore=tests/python/test_{name}.py" for name in
-                                        ("loop_resolve", "service", "signatures"))
+                                        ("fs_watch", "loop_as_stock", "loop_guests",
+                                         "loop_resolve", "run", "service", "signatures",
+                                         "tls_close", "tls_refused", "tls_start"))
 
 
 def part_python(context: Context) -> list[Tally]:
@@ -184,10 +187,24 @@ _ALONE = ("-DRINGLOOP_PYTHON=OFF", "-DRINGLOOP_KERNELS=OFF",
           "-DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_TBB=ON")
 
 
+# What a test source mentions if threads meet in it: their own, or the runtime's for blocking calls.
+_THREADS = re.compile(r"std::thread|thread_pool|scheduler_pool|offload|resolve|remote_task|fs::")
+
+
+def _with_threads() -> str:
+    """A pattern of the test sources in which threads meet."""
+    found = [path.name for suite in ("unit", "kernel")
+             for path in sorted((ROOT / "tests" / suite).rglob("*.cpp"))
+             if _THREADS.search(path.read_text(encoding="utf-8"))]
+    return "/(" + "|".join(name.removesuffix(".cpp") for name in found) + ")[.]cpp$"
+
+
 def part_tsan(context: Context) -> list[Tally]:
-    context.build("tsan", options=_ALONE)
+    """All C++ tests with --all; else those in which threads meet, the others have one each."""
+    pattern = "" if context.all else _with_threads()
+    context.build("tsan", options=(*_ALONE, f"-DRINGLOOP_TESTS_MATCHING={pattern}"))
     tallies = []
-    for suite in ("unit", "sim", "kernel"):
+    for suite in ("unit", "sim", "kernel") if context.all else ("unit", "kernel"):
         tallies += catch(context, suite, "tsan")
     return tallies
 
