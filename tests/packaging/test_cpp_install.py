@@ -184,6 +184,7 @@ file(WRITE ${CMAKE_BINARY_DIR}/seen "${CMAKE_CXX_FLAGS}|${flags}|${CMAKE_CXX_STA
 """
 
 
+@long   # compiles the whole library
 def test_as_a_subfolder_it_builds_itself_alone_and_changes_nothing(tmp_path: Path) -> None:
     """The two lines of CMake in the README, around its program."""
     user = Consumer(tmp_path, of_the_readme("cmake", "add_subdirectory") + SUBFOLDER)

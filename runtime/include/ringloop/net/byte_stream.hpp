@@ -4,6 +4,9 @@
 // back what is in flight and closes, so that the peer sees the end at once. Thread: that of the
 // scheduler it was made on. At most one reader and one writer at a time (std::logic_error).
 //
+// A loop names what it awaits, `while (auto chunk = co_await stream.receive())`: g++ 12 miscompiles
+// an await that is the whole of a loop's condition.
+//
 // Errors: ringloop::error (ECONNRESET, EPIPE …). Cancel: see each member.
 #pragma once
 
