@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "ringloop/detail/operation_await.hpp"
+#include "ringloop/detail/away.hpp"
 #include "ringloop/error.hpp"
 #include "ringloop/result.hpp"
 #include "ringloop/scheduler.hpp"
@@ -39,17 +39,12 @@ struct offload_value<Fn, true> {
 };
 
 template <class Fn>
-class offload_await : private thread_pool::item, private posted {
+class offload_await : private thread_pool::item, private away {
   public:
     using value_type = typename offload_value<Fn>::type;
 
     offload_await(thread_pool& pool, Fn fn)
-        : item(&offload_await::on_worker),
-          posted(&offload_await::on_return),
-          pool_(pool),
-          fn_(std::move(fn)) {}
-    offload_await(const offload_await&) = delete;
-    offload_await& operator=(const offload_await&) = delete;
+        : item(&offload_await::on_worker), pool_(pool), fn_(std::move(fn)) {}
 
     [[nodiscard]] bool await_ready() const noexcept { return false; }
     template <class Promise>
@@ -62,10 +57,7 @@ class offload_await : private thread_pool::item, private posted {
         if constexpr (takes_token<Fn>) {
             if (scope != nullptr) token_ = scope->token();
         }
-        home_ = &running_scheduler();
-        waiting_ = handle;
-        pool_.submit(*this);
-        home_->hold();
+        leave(handle, [this] { pool_.submit(*this); });
         return true;
     }
     value_type await_resume() { return outcome_.take(); }
@@ -82,12 +74,7 @@ class offload_await : private thread_pool::item, private posted {
         } catch (...) {
             self.outcome_.set_error(std::current_exception());
         }
-        self.home_->post(self);  // the last touch: the coroutine may end before post() returns
-    }
-    static void on_return(posted& node) noexcept {
-        auto& self = static_cast<offload_await&>(node);
-        self.home_->release();
-        self.home_->schedule(self.waiting_);
+        self.come_back();
     }
     value_type call() {
         if constexpr (takes_token<Fn>) {
@@ -100,8 +87,6 @@ class offload_await : private thread_pool::item, private posted {
     thread_pool& pool_;
     Fn fn_;
     std::stop_token token_;
-    scheduler* home_ = nullptr;
-    std::coroutine_handle<> waiting_;
     result<value_type> outcome_;
 };
 

@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "ringloop/detail/operation_await.hpp"
+#include "ringloop/detail/away.hpp"
 #include "ringloop/detail/remote_stop.hpp"
 #include "ringloop/error.hpp"
 #include "ringloop/result.hpp"
@@ -99,15 +99,10 @@ crossing cross(scheduler& there, std::stop_token token, task<T> work, result<T>&
 }
 
 template <class T>
-class on_await : private crossing::listener, private posted {
+class on_await : private crossing::listener, private away {
   public:
     on_await(scheduler& there, task<T> work)
-        : listener(&on_await::on_end),
-          posted(&on_await::on_return),
-          there_(there),
-          work_(std::move(work)) {}
-    on_await(const on_await&) = delete;
-    on_await& operator=(const on_await&) = delete;
+        : listener(&on_await::on_end), there_(there), work_(std::move(work)) {}
 
     [[nodiscard]] bool await_ready() const noexcept { return false; }
     template <class Promise>
@@ -117,32 +112,19 @@ class on_await : private crossing::listener, private posted {
             outcome_.set_error(std::make_exception_ptr(operation_cancelled()));
             return false;
         }
-        home_ = &running_scheduler();
-        waiting_ = handle;
         const std::stop_token token = scope != nullptr ? scope->token() : std::stop_token();
         crossing_.emplace(cross(there_, token, std::move(work_), outcome_));
-        home_->hold();
-        crossing_->begin(there_, *this);
+        leave(handle, [this] { crossing_->begin(there_, *this); });
         return true;
     }
     T await_resume() { return outcome_.take(); }
 
   private:
-    static void on_end(listener& self) noexcept {
-        auto& mine = static_cast<on_await&>(self);
-        mine.home_->post(mine);
-    }
-    static void on_return(posted& node) noexcept {
-        auto& self = static_cast<on_await&>(node);
-        self.home_->release();
-        self.home_->schedule(self.waiting_);
-    }
+    static void on_end(listener& self) noexcept { static_cast<on_await&>(self).come_back(); }
 
     scheduler& there_;
     task<T> work_;
     std::optional<crossing> crossing_;
-    scheduler* home_ = nullptr;
-    std::coroutine_handle<> waiting_;
     result<T> outcome_;
 };
 
