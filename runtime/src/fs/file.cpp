@@ -17,8 +17,7 @@ class open_await : public ringloop::detail::operation_await {
         op_.prepare_open(AT_FDCWD, path_.c_str(), flags, mode);
     }
     file await_resume() const {
-        const std::string what = "open " + path_.string();
-        return {home_to_be_, finish(what.c_str())};
+        return {home_to_be_, finish([this] { return "open " + path_.string(); })};
     }
 
   private:

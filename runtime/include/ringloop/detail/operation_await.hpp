@@ -6,6 +6,8 @@
 #pragma once
 
 #include <coroutine>
+#include <string>
+#include <type_traits>
 
 #include "ringloop/error.hpp"
 #include "ringloop/operation.hpp"
@@ -41,6 +43,14 @@ class operation_await : private stop_waiter {
     int finish(const char* what) const {
         if (result_ < 0) [[unlikely]]
             fail(what);
+        return result_;
+    }
+    // describe() makes the text; it is asked only if there is a failure to name.
+    template <class Describe>
+    requires std::is_invocable_r_v<std::string, Describe>
+    int finish(Describe describe) const {
+        if (result_ < 0) [[unlikely]]
+            fail(std::string(describe()).c_str());
         return result_;
     }
     // For who has an answer to one error: the negated errno `expected` is passed through as well.

@@ -51,7 +51,7 @@ class status_await : public ringloop::detail::operation_await {
         op_.prepare_statx(directory, path_.c_str(), flags, STATX_BASIC_STATS, &status_);
     }
     struct statx await_resume() const {
-        static_cast<void>(finish(("stat " + path_.string()).c_str()));
+        static_cast<void>(finish([this] { return "stat " + path_.string(); }));
         return status_;
     }
 
