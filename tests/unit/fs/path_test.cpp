@@ -13,15 +13,6 @@ namespace {
 
 namespace fs = rl::fs;
 
-rl::task<int> error_of(rl::task<void> work) {
-    try {
-        co_await std::move(work);
-    } catch (const rl::error& e) {
-        co_return e.code().value();
-    }
-    co_return 0;
-}
-
 rl::task<void> touch(std::filesystem::path path) {
     auto made = co_await fs::open(path, O_CREAT | O_WRONLY, 0600);
 }

@@ -33,6 +33,16 @@ struct runner {
     rl::scheduler home;
 };
 
+// What the await of `work` throws: its error's number; 0: nothing.
+inline rl::task<int> error_of(rl::task<void> work) {
+    try {
+        co_await std::move(work);
+    } catch (const rl::error& e) {
+        co_return e.code().value();
+    }
+    co_return 0;
+}
+
 inline std::string_view text_of(std::span<const std::byte> bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

@@ -20,16 +20,6 @@ rl::task<void> write_and_close(rl::pipe_writer& writer, std::string_view text) {
     writer.close();
 }
 
-// What the await of `work` throws: its error's number; 0: nothing.
-rl::task<int> error_of(rl::task<void> work) {
-    try {
-        co_await std::move(work);
-    } catch (const rl::error& e) {
-        co_return e.code().value();
-    }
-    co_return 0;
-}
-
 }  // namespace
 
 TEST_CASE("what goes into a pipe comes out of it, and then its end", "[pipe]") {
