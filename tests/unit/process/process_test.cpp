@@ -100,6 +100,8 @@ TEST_CASE("what cannot be started says why, and leaves nothing", "[process]") {
     ::chmod((folder + "/plain").c_str(), 0600);
 
     command what("no-such-program");
+    // A folder of PATH that we may not search would make it EACCES, as execvp() has it.
+    what.environment = std::vector<std::string>(1, "PATH=/usr/bin:/bin");
     what.input = what.output = what.errors = stdio::pipe();
     CHECK(failure_of(r, what).code().value() == ENOENT);
     CHECK(std::string(failure_of(r, what).what()).find("no-such-program") != std::string::npos);
