@@ -1,9 +1,9 @@
-// loadclient PLAN PORT CONNECTIONS WARM-SECONDS SECONDS
+// loadclient PLAN PORT CONNECTIONS WARM-SECONDS SECONDS [REQUESTS-PER-SECOND]
 //
-// Keeps one request in flight on each connection, in a closed loop, and prints one JSON line:
-// requests and latencies (microseconds) of the measured time, in all and for each kind. The first
-// failure or wrong answer ends it with status 1 and a sentence on stderr. One thread; SIGTERM ends
-// it at once.
+// Keeps one request in flight on each connection, in a closed loop or, given a rate, with pauses
+// that hold all connections together to it, and prints one JSON line: requests and latencies
+// (microseconds) of the measured time, in all and for each kind. The first failure or wrong answer
+// ends it with status 1 and a sentence on stderr. One thread; SIGTERM ends it at once.
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -11,9 +11,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
+#include <queue>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "connection.hpp"
@@ -32,21 +35,69 @@ void watch(int epoll, connection& what, std::size_t index, int change) {
     epoll_ctl(epoll, change, what.descriptor(), &event);
 }
 
+// Connections between two requests, by the time of the next one. Each starts its requests an
+// interval apart; one that is late starts at once and makes nothing up.
+class pauses {
+  public:
+    pauses(std::size_t connections, double per_second)
+        : interval_ns_(per_second > 0 ? static_cast<std::int64_t>(static_cast<double>(connections) *
+                                                                  1e9 / per_second)
+                                      : 0) {
+        const std::int64_t now = now_ns();
+        for (std::size_t index = 0; index < connections; ++index)
+            resting_.emplace(now + interval_ns_ * static_cast<std::int64_t>(index) /
+                                       static_cast<std::int64_t>(connections),
+                             index);
+    }
+    void rest(std::size_t index, std::int64_t began_ns) {
+        resting_.emplace(began_ns + interval_ns_, index);
+    }
+    [[nodiscard]] bool has_due(std::int64_t now) const {
+        return !resting_.empty() && resting_.top().first <= now;
+    }
+    [[nodiscard]] std::size_t take() {
+        const std::size_t index = resting_.top().second;
+        resting_.pop();
+        return index;
+    }
+    [[nodiscard]] int wait_ms(std::int64_t now) const {  // at most 100
+        if (resting_.empty()) return 100;
+        return static_cast<int>(
+            std::clamp<std::int64_t>((resting_.top().first - now + 999'999) / 1'000'000, 0, 100));
+    }
+
+  private:
+    std::int64_t interval_ns_;
+    std::priority_queue<std::pair<std::int64_t, std::size_t>,
+                        std::vector<std::pair<std::int64_t, std::size_t>>, std::greater<>>
+        resting_;
+};
+
 // Fills the kinds' latencies; returns the measured time in ns.
 std::int64_t drive(load::plan& plan, std::uint16_t port, std::size_t connections,
-                   std::int64_t warm_ns, std::int64_t measured_ns) {
+                   std::int64_t warm_ns, std::int64_t measured_ns, double per_second) {
     const int epoll = epoll_create1(EPOLL_CLOEXEC);
     std::vector<std::unique_ptr<connection>> all;
-    for (std::size_t index = 0; index < connections; ++index) {
+    for (std::size_t index = 0; index < connections; ++index)
         all.push_back(std::make_unique<connection>(port));
-        all.back()->begin(plan.kinds()[plan.next()]);
-        watch(epoll, *all.back(), index, EPOLL_CTL_ADD);
-    }
+    std::vector<bool> watched(connections);
+    const auto begin = [&](std::size_t index) {
+        all[index]->begin(plan.kinds()[plan.next()]);
+        if (watched[index] && !all[index]->wants_write()) return;
+        watch(epoll, *all[index], index, watched[index] ? EPOLL_CTL_MOD : EPOLL_CTL_ADD);
+        watched[index] = true;
+    };
+    pauses pauses(connections, per_second);
+    const auto begin_due = [&] {
+        while (pauses.has_due(now_ns())) begin(pauses.take());
+    };
     const std::int64_t from_ns = now_ns() + warm_ns;
     const std::int64_t until_ns = from_ns + measured_ns;
     std::vector<epoll_event> events(connections);
     while (true) {
-        const int count = epoll_wait(epoll, events.data(), static_cast<int>(events.size()), 100);
+        begin_due();
+        const int count = epoll_wait(epoll, events.data(), static_cast<int>(events.size()),
+                                     pauses.wait_ms(now_ns()));
         const std::int64_t now = now_ns();
         if (now >= until_ns) break;
         for (int at = 0; at < count; ++at) {
@@ -57,9 +108,10 @@ std::int64_t drive(load::plan& plan, std::uint16_t port, std::size_t connections
                 if (now >= from_ns)
                     one.current().latencies_us.push_back(
                         static_cast<std::uint32_t>((now_ns() - one.began_ns()) / 1000));
-                one.begin(plan.kinds()[plan.next()]);
+                pauses.rest(index, one.began_ns());
+                begin_due();
             }
-            if (wrote_before || one.wants_write()) watch(epoll, one, index, EPOLL_CTL_MOD);
+            if (wrote_before && !one.wants_write()) watch(epoll, one, index, EPOLL_CTL_MOD);
         }
     }
     close(epoll);
@@ -99,8 +151,10 @@ void report(const std::vector<kind>& kinds, std::int64_t elapsed_ns) {
 }  // namespace
 
 int main(int count, char** words) {
-    if (count != 6) {
-        std::fprintf(stderr, "usage: loadclient PLAN PORT CONNECTIONS WARM-SECONDS SECONDS\n");
+    if (count != 6 && count != 7) {
+        std::fprintf(stderr,
+                     "usage: loadclient PLAN PORT CONNECTIONS WARM-SECONDS SECONDS "
+                     "[REQUESTS-PER-SECOND]\n");
         return 2;
     }
     try {
@@ -108,9 +162,10 @@ int main(int count, char** words) {
         const auto ns = [](const char* word) {
             return static_cast<std::int64_t>(std::atof(word) * 1e9);
         };
-        const auto elapsed_ns = drive(plan, static_cast<std::uint16_t>(std::atoi(words[2])),
-                                      std::max<std::size_t>(1, std::strtoul(words[3], nullptr, 10)),
-                                      ns(words[4]), ns(words[5]));
+        const auto elapsed_ns =
+            drive(plan, static_cast<std::uint16_t>(std::atoi(words[2])),
+                  std::max<std::size_t>(1, std::strtoul(words[3], nullptr, 10)), ns(words[4]),
+                  ns(words[5]), count == 7 ? std::atof(words[6]) : 0);
         report(plan.kinds(), elapsed_ns);
     } catch (const std::exception& error) {
         std::fprintf(stderr, "loadclient: %s\n", error.what());

@@ -4,8 +4,10 @@
 
 GET /mix (a 64 x 64 product, a 64 KiB file and a keep-alive request to the service itself, at once)
 with 32 requests in flight: CPU per request, less the thread CPU time spent inside the compute
-functions, and requests/s. Then the same with /frame flat out beside it: loop lag. Shuffled rounds;
-a ratio compares two values of one round.
+functions, and requests/s. Then the same with /frame flat out beside it: loop lag. A loop that
+answers more is a busier loop, so the lag is measured again with all services at one rate: a share
+of what (b) managed beside /frame before the first round. Shuffled rounds; a ratio compares two
+values of one round.
 
     --rounds N  --seconds S of each phase  --variants bd  --cores 0,1 (the service's)  --json FILE
 """
@@ -32,6 +34,7 @@ SERVICE = ROOT / "examples" / "service" / "serve.py"
 VARIANTS = {"a": ("asyncio", "executor"), "b": ("uvloop", "executor"), "c": ("uvloop", "native"),
             "d": ("ringloop", "native")}
 IN_FLIGHT, FRAMES = 32, 2
+EQUAL_LOAD = 0.8    # of (b)'s rates
 Round = dict[str, float]
 
 
@@ -82,13 +85,14 @@ class Load:
             (self.folder / f"{name}.answer").write_bytes(right)
             (self.folder / f"{name}.plan").write_text(f"1 {name} {name}.request {name}.answer\n")
 
-    def start(self, name: str, port: int, connections: int,
-              seconds: float) -> subprocess.Popen[str]:
+    def start(self, name: str, port: int, connections: int, seconds: float,
+              per_second: float = 0) -> subprocess.Popen[str]:
+        """Flat out, or at a rate."""
         if not (self.folder / f"{name}.plan").exists():
             self.write(port)
         return subprocess.Popen(
             [str(self.client), str(self.folder / f"{name}.plan"), str(port), str(connections), "0",
-             str(seconds)], stdout=subprocess.PIPE, text=True,
+             str(seconds), str(per_second)], stdout=subprocess.PIPE, text=True,
             preexec_fn=lambda: placing.pin({1}, real_time=False) and None)
 
     def finish(self, client: subprocess.Popen[str]) -> dict[str, Any]:
@@ -99,16 +103,33 @@ class Load:
         return found
 
 
-def measure(variant: str, options: argparse.Namespace, load: Load) -> Round:
+    def beside_frames(self, port: int, seconds: float,
+                      rates: tuple[float, float] = (0, 0)) -> tuple[float, float]:
+        """/mix and /frame at once; the requests of each per second."""
+        mix, frames = map(self.finish, [
+            self.start("mix", port, IN_FLIGHT, seconds, rates[0]),
+            self.start("frame", port, FRAMES, seconds, rates[1])])
+        return mix["requests"] / seconds, frames["requests"] / seconds
+
+
+def rates_of_b(options: argparse.Namespace, load: Load) -> tuple[float, float]:
+    with service("b", options.cores) as port:
+        load.finish(load.start("mix", port, IN_FLIGHT, min(1.0, options.seconds)))
+        mix, frames = load.beside_frames(port, options.seconds)
+    return mix * EQUAL_LOAD, frames * EQUAL_LOAD
+
+
+def measure(variant: str, options: argparse.Namespace, load: Load,
+            rates: tuple[float, float]) -> Round:
     with service(variant, options.cores) as port:
         load.finish(load.start("mix", port, IN_FLIGHT, min(1.0, options.seconds)))
         before = used(port)
         mix = load.finish(load.start("mix", port, IN_FLIGHT, options.seconds))
         after = used(port)
-        both = [load.start("mix", port, IN_FLIGHT, options.seconds),
-                load.start("frame", port, FRAMES, options.seconds)]
-        _, frames = map(load.finish, both)
+        _, frames = load.beside_frames(port, options.seconds)
         lag = used(port)["lag_us"]
+        load.beside_frames(port, options.seconds, rates)
+        lag_at_equal_load = used(port)["lag_us"]
     spent = after["cpu_seconds"] - before["cpu_seconds"]
     compute = after["compute_seconds"] - before["compute_seconds"]
     return {"cpu_us": (spent - compute) / mix["requests"] * 1e6,
@@ -116,7 +137,9 @@ def measure(variant: str, options: argparse.Namespace, load: Load) -> Round:
             "per_second": mix["requests"] / options.seconds,
             "p50_us": mix["p50_us"], "p99_us": mix["p99_us"],
             "beside_lag_p99_us": lag["p99"],
-            "beside_frames_per_second": frames["requests"] / options.seconds}
+            "beside_frames_per_second": frames,
+            "equal_load_lag_p50_us": lag_at_equal_load["p50"],
+            "equal_load_lag_p99_us": lag_at_equal_load["p99"]}
 
 
 def show(rounds: dict[str, list[Round]]) -> None:
@@ -127,9 +150,11 @@ def show(rounds: dict[str, list[Round]]) -> None:
              f"{mean(variant, 'per_second'):.0f}", f"{mean(variant, 'p50_us') / 1e3:.2f}",
              f"{mean(variant, 'p99_us') / 1e3:.2f}",
              f"{mean(variant, 'beside_lag_p99_us') / 1e3:.2f}",
-             f"{mean(variant, 'beside_frames_per_second'):.0f}"] for variant in rounds]
+             f"{mean(variant, 'beside_frames_per_second'):.0f}",
+             f"{mean(variant, 'equal_load_lag_p99_us') / 1e3:.2f}"] for variant in rounds]
     print(report.table(["", "CPU us/request less compute", "requests/s", "p50 ms", "p99 ms",
-                        "lag p99 ms beside /frame", "frames/s"], rows))
+                        "lag p99 ms beside /frame", "frames/s", "lag p99 ms at equal load"],
+                       rows))
 
 
 def compare(rounds: dict[str, list[Round]], key: str) -> stats.Ratio:
@@ -146,15 +171,20 @@ def main() -> None:
     rounds: dict[str, list[Round]] = {variant: [] for variant in variants}
     with tempfile.TemporaryDirectory() as folder:
         load = Load(Path(folder))
+        rates = rates_of_b(options, load)
+        print(f"equal load: {rates[0]:.0f} /mix and {rates[1]:.0f} /frame a second",
+              file=sys.stderr, flush=True)
         for number in range(options.rounds):
             print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
             for variant in random.sample(variants, len(variants)):
-                rounds[variant].append(measure(variant, options, load))
+                rounds[variant].append(measure(variant, options, load, rates))
     show(rounds)
     cpu = compare(rounds, "cpu_us")
     print(f"(d) over (b): CPU {cpu}, requests/s {compare(rounds, 'per_second')}, "
-          f"lag p99 beside /frame {compare(rounds, 'beside_lag_p99_us')}")
-    report.save(options.json, "interleave", {"rounds": rounds, "cores": sorted(options.cores)})
+          f"lag p99 beside /frame {compare(rounds, 'beside_lag_p99_us')}, "
+          f"at equal load {compare(rounds, 'equal_load_lag_p99_us')}")
+    report.save(options.json, "interleave", {"rounds": rounds, "cores": sorted(options.cores),
+                                             "equal_load": rates})
     report.ratio(cpu.value, "CPU per /mix request less compute, ringloop over uvloop + executors, "
                             "32 in flight")
 
