@@ -160,6 +160,33 @@ TEST_CASE("an open that is stuck in the file pool can be given up") {
     ::unlink(path.c_str());
 }
 
+TEST_CASE("what waits behind a stuck open runs when that is given up") {
+    workbench bench({.choice = backend::epoll, .file_threads_max = 1});
+    driver& d = *bench.d;
+    const std::string path = "/tmp/ringloop_fifo_" + std::to_string(::getpid());
+    ::unlink(path.c_str());
+    REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+    recorder stuck(d);
+    stuck.prepare_open(AT_FDCWD, path.c_str(), O_WRONLY, 0);
+    d.submit(stuck);
+    turn(d, 5'000'000);
+    recorder behind(d);
+    behind.prepare_open(AT_FDCWD, "/dev/null", O_WRONLY, 0);
+    d.submit(behind);
+    turn(d, 5'000'000);
+    CHECK(behind.seen.empty());
+    d.retire(stuck);
+    turn_until(d, [&] { return !behind.seen.empty(); });
+    CHECK(behind.result() >= 0);
+    CHECK(d.close(behind.result()) == 0);
+    const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    REQUIRE(reader >= 0);
+    pollfd gone{reader, POLLIN, 0};
+    ::poll(&gone, 1, 2000);
+    ::close(reader);
+    ::unlink(path.c_str());
+}
+
 TEST_CASE("a signal interrupts a wait and is reported") {
     ON_REAL_BODIES(bench);
     struct sigaction action {};

@@ -5,6 +5,8 @@
 #include <cassert>
 #include <system_error>
 
+#include "ringloop/detail/signals_blocked.hpp"
+
 namespace ringloop {
 
 thread_pool::thread_pool(unsigned threads_max) : threads_max_(std::max(threads_max, 1U)) {
@@ -26,6 +28,7 @@ void thread_pool::submit(item& work) {
         const std::lock_guard lock(mutex_);
         if (idle_ <= queued_ && threads_.size() < threads_max_) {
             try {
+                const detail::signals_blocked quiet;
                 threads_.emplace_back([this] { work_loop(); });
             } catch (const std::system_error&) {
                 if (threads_.empty()) throw;  // others will come to it

@@ -2,7 +2,6 @@
 #include "driver/file_pool.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +16,8 @@
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "ringloop/detail/signals_blocked.hpp"
 
 namespace ringloop {
 
@@ -61,6 +62,14 @@ struct file_pool::shared {
     std::size_t threads_max;
     int wake_fd;
     bool stopping = false;
+
+    // The lock is held.
+    void finish(std::unique_ptr<job> ended) {
+        done.push_back(std::move(ended));
+        if (has_done.exchange(true, std::memory_order_release)) return;
+        const std::uint64_t one = 1;
+        [[maybe_unused]] const ssize_t written = ::write(wake_fd, &one, sizeof one);
+    }
 };
 
 file_pool::job::job(operation& from) : op(&from), code(from.code), fd(from.fd) {
@@ -207,32 +216,34 @@ int file_pool::post(operation& op) noexcept {
         auto next = std::make_unique<job>(op);
         const std::lock_guard lock(state_->mutex);
         state_->waiting.push_back(std::move(next));
-        if (state_->waiting.size() > state_->idle && state_->workers.size() < state_->threads_max) {
-            shared::worker& w = state_->workers.emplace_back();
-            w.number = state_->next_number++;
-            // Signals are for the threads that the program made.
-            sigset_t all;
-            sigset_t before;
-            ::sigfillset(&all);
-            ::pthread_sigmask(SIG_SETMASK, &all, &before);
-            try {
-                w.thread = std::thread(work, state_, w.number);
-            } catch (const std::system_error& error) {
-                ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-                state_->workers.pop_back();
-                if (state_->workers.empty()) {
-                    state_->waiting.pop_back();
-                    return -error.code().value();
-                }
-                return 0;
-            }
-            ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        if (const int error = start_worker_if_needed(); error != 0) {
+            state_->waiting.pop_back();
+            return error;
         }
         state_->work_came.notify_one();
         return 0;
     } catch (const std::bad_alloc&) {
         return -ENOMEM;
     }
+}
+
+// The lock is held. Returns a negated errno if jobs wait and no worker is or will be there.
+int file_pool::start_worker_if_needed() noexcept {
+    if (state_->waiting.size() <= state_->idle || state_->workers.size() >= state_->threads_max)
+        return 0;
+    int error = 0;
+    try {
+        const detail::signals_blocked quiet;
+        std::list<shared::worker> fresh(1);
+        fresh.front().number = state_->next_number++;
+        fresh.front().thread = std::thread(work, state_, fresh.front().number);
+        state_->workers.splice(state_->workers.end(), fresh);
+    } catch (const std::system_error& refused) {
+        error = -refused.code().value();
+    } catch (const std::bad_alloc&) {
+        error = -ENOMEM;
+    }
+    return state_->workers.empty() ? error : 0;
 }
 
 bool file_pool::withdraw(operation& op) noexcept {
@@ -250,9 +261,18 @@ bool file_pool::withdraw(operation& op) noexcept {
         each->current->op = nullptr;
         each->thread.detach();
         state_->workers.erase(each);
+        if (const int error = start_worker_if_needed(); error != 0) fail_waiting(error);
         return true;
     }
     return false;  // it has finished
+}
+
+// The lock is held, and nobody is there to run them.
+void file_pool::fail_waiting(int error) noexcept {
+    for (; !state_->waiting.empty(); state_->waiting.pop_front()) {
+        state_->waiting.front()->result = error;
+        state_->finish(std::move(state_->waiting.front()));
+    }
 }
 
 bool file_pool::collect(finished& next) noexcept {
@@ -292,11 +312,7 @@ void file_pool::work(const std::shared_ptr<shared>& state, std::uint64_t number)
             return;
         }
         self->current = nullptr;
-        state->done.push_back(std::move(mine));
-        if (!state->has_done.exchange(true, std::memory_order_release)) {
-            const std::uint64_t one = 1;
-            [[maybe_unused]] const ssize_t written = ::write(state->wake_fd, &one, sizeof one);
-        }
+        state->finish(std::move(mine));
     }
 }
 

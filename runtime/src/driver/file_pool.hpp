@@ -43,6 +43,8 @@ class file_pool {
   private:
     struct shared;
     struct job;
+    int start_worker_if_needed() noexcept;
+    void fail_waiting(int error) noexcept;
     static void work(const std::shared_ptr<shared>& state, std::uint64_t worker) noexcept;
     std::shared_ptr<shared> state_;
 };
