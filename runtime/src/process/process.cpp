@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::string_view usual_path = "/bin:/usr/bin";
 // A debugger may hold a dead child back from its parent: how often we ask then.
-constexpr auto held_back_pause = std::chrono::milliseconds(10);
+constexpr std::chrono::nanoseconds held_back_pause = std::chrono::milliseconds(10);
 
 void check_text(const std::string& text, const char* what) {
     if (text.find('\0') == std::string::npos) return;

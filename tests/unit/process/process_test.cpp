@@ -2,16 +2,19 @@
 // leave.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 
 #include "unit/net/runner.hpp"
 
 using namespace test;  // NOLINT
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -88,6 +91,50 @@ TEST_CASE("signals reach a child; several may wait for its end", "[process]") {
     };
     r.run(scenario());
     CHECK(seen == 2 * SIGINT);
+}
+
+// It asked again after 10 ns, not 10 ms, and so kept a processor busy.
+TEST_CASE("a dead child that a debugger holds back is waited for in peace", "[process]") {
+    runner r(rl::testing::real_bodies().back());
+    const auto cpu_ms = [] { return std::clock() * 1000 / CLOCKS_PER_SEC; };
+    const auto scenario = [&]() -> rl::task<void> {
+        process child = process::spawn({"sleep", "600"});
+        int told[2];
+        REQUIRE(pipe(told) == 0);
+        const pid_t debugger = fork();
+        if (debugger == 0) {
+            const long held = ptrace(PTRACE_SEIZE, child.id(), nullptr, nullptr);
+            [[maybe_unused]] const ssize_t n = ::write(told[1], held == 0 ? "y" : "n", 1);
+            ::pause();
+            _exit(0);
+        }
+        char answer = 0;
+        REQUIRE(::read(told[0], &answer, 1) == 1);
+        ::close(told[0]);
+        ::close(told[1]);
+        child.kill();
+        if (answer == 'y') {
+            const auto before_ms = cpu_ms();
+            bool ended = false;
+            try {
+                co_await rl::with_timeout(300ms, [&]() -> rl::task<void> {
+                    co_await child.wait();
+                    ended = true;
+                }());
+            } catch (const rl::timed_out&) {
+            }
+            CHECK_FALSE(ended);
+            CHECK(cpu_ms() - before_ms < 100);
+        } else {
+            WARN("nobody may trace here: not tried");
+        }
+        ::kill(debugger, SIGKILL);
+        REQUIRE(waitpid(debugger, nullptr, 0) == debugger);
+        const exit_status end = co_await child.wait();
+        CHECK(end.signal == SIGKILL);
+    };
+    r.run(scenario());
+    CHECK(has_no_children());
 }
 
 TEST_CASE("what cannot be started says why, and leaves nothing", "[process]") {
