@@ -1,12 +1,17 @@
 // run(): signals turned into a stop request.
 //
 // The handler only sets a flag and wakes the driver, both of which are safe in a signal handler;
-// the scope is stopped on the scheduler's thread, between two turns.
+// the scope is stopped on the scheduler's thread, between two turns. The handler may run on any
+// thread while run() ends on its own: run() first takes the scheduler away from it, and then waits
+// until no handler is at work.
 #include "ringloop/run.hpp"
+
+#include <sched.h>
 
 #include <array>
 #include <atomic>
 #include <cassert>
+#include <cerrno>
 #include <csignal>
 #include <stdexcept>
 
@@ -19,13 +24,21 @@ namespace {
 constexpr std::array<int, 2> stop_signals{SIGINT, SIGTERM};
 std::atomic<scheduler*> running{nullptr};
 std::atomic<bool> signalled{false};
+std::atomic<unsigned> handlers_running{0};
 
+// A second signal ends the process, as if there were no handler.
 void on_signal(int number) noexcept {
-    struct sigaction usual {};
-    usual.sa_handler = SIG_DFL;
-    sigaction(number, &usual, nullptr);
-    signalled.store(true);
-    if (scheduler* home = running.load()) home->io().wake();
+    const int saved = errno;
+    handlers_running.fetch_add(1);
+    if (scheduler* home = running.load()) {
+        struct sigaction usual {};
+        usual.sa_handler = SIG_DFL;
+        sigaction(number, &usual, nullptr);
+        signalled.store(true);
+        home->io().wake();
+    }
+    handlers_running.fetch_sub(1);
+    errno = saved;
 }
 
 class signal_guard {
@@ -42,9 +55,10 @@ class signal_guard {
             sigaction(stop_signals[i], &ours, &previous_[i]);
     }
     ~signal_guard() {
+        running.store(nullptr);
+        while (handlers_running.load() != 0) ::sched_yield();
         for (std::size_t i = 0; i < stop_signals.size(); ++i)
             sigaction(stop_signals[i], &previous_[i], nullptr);
-        running.store(nullptr);
     }
     signal_guard(const signal_guard&) = delete;
     signal_guard& operator=(const signal_guard&) = delete;
