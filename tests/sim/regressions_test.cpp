@@ -46,6 +46,27 @@ TEST_CASE("a listener closed while descriptors run out leaves no timer behind") 
     run();
 }
 
+// ENETDOWN, EHOSTUNREACH and the like tell of one connection that is gone before it was accepted.
+// They ended accept(), and with it the server.
+TEST_CASE("a listener outlives the network error of one connection") {
+    const int error = GENERATE(ENETDOWN, EHOSTUNREACH, ECONNABORTED, EPROTO, ENOPROTOOPT);
+    fake_config config;
+    const auto run = [&] {
+        auto body = make_fake_driver(config);
+        fake_driver& io = *body;
+        rl::scheduler home(std::move(body));
+        rl::sync_wait(home, [](rl::scheduler& on) -> task<void> {
+            auto listener = tcp_listener::bind(on, at(1));
+            tcp_stream client = co_await tcp_stream::connect(at(1));
+            tcp_stream server = co_await listener.accept();
+        }(home));
+        return io.record(step_domain::work);
+    };
+    const std::uint64_t accept = first_step(run(), step_kind::accept);
+    config.plan = {{step_domain::work, accept, {fault_kind::error, error}}};
+    run();
+}
+
 // retire() started ended operations again, which filled the submission queue and so brought the
 // completion that it wants; then it slept for ever, waiting for a further one.
 TEST_CASE("retire() sees a completion that came while it started others again") {

@@ -51,14 +51,14 @@ void listener_state::refused(int error_number) noexcept {
             if (!retry_.armed()) home_.timers().insert(retry_, now_ns + retry_ns, now_ns);
             return;
         }
-        case ECONNABORTED:
-        case EINTR:
-        case EAGAIN:
-        case EPERM:   // the firewall refused this one
-        case EPROTO:  // and other errors of a connection that is gone already
-            break;
-        default:
+        case EBADF:
+        case EINVAL:
+        case ENOTSOCK:
+        case EOPNOTSUPP:
             error_ = error_number;
+            break;
+        default:  // of one connection: gone already, refused by the firewall, no route any more
+            break;
     }
     if (error_ == 0 && acceptor_ != nullptr) arm();
 }
