@@ -25,20 +25,26 @@ class interval {
   public:
     // On the running scheduler. Throws std::invalid_argument unless the period is positive.
     explicit interval(std::chrono::nanoseconds period)
-        : period_ns_(period.count()),
-          due_ns_(detail::running_scheduler().now_ns() + period.count()) {
+        : period_ns_(period.count()), due_ns_(detail::running_scheduler().now_ns()) {
         if (period_ns_ <= 0)
             throw std::invalid_argument("ringloop::interval: the period must be positive");
+        add_periods(1);
     }
     [[nodiscard]] task<std::uint64_t> next() {
         co_await sleep_until(due_ns_);
         const std::int64_t late_ns = detail::running_scheduler().now_ns() - due_ns_;
         const std::int64_t periods = 1 + std::max<std::int64_t>(late_ns, 0) / period_ns_;
-        due_ns_ += periods * period_ns_;
+        add_periods(periods);
         co_return static_cast<std::uint64_t>(periods);
     }
 
   private:
+    // Stays at the end of time rather than beyond it.
+    void add_periods(std::int64_t count) noexcept {
+        if (__builtin_mul_overflow(count, period_ns_, &count) ||
+            __builtin_add_overflow(due_ns_, count, &due_ns_))
+            due_ns_ = no_deadline;
+    }
     const std::int64_t period_ns_;
     std::int64_t due_ns_;
 };

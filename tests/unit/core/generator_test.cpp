@@ -131,8 +131,26 @@ TEST_CASE("an interval does not drift, and says how many ticks were missed", "[t
         const auto missed = co_await every.next();
         CHECK(missed == 3);
         CHECK_THROWS_AS(rl::interval(0ns), std::invalid_argument);
+        CHECK_THROWS_AS(rl::interval(std::chrono::nanoseconds::min()), std::invalid_argument);
     };
     r.run(scenario());
+}
+
+TEST_CASE("an interval beyond the end of time never ticks", "[timer]") {
+    runner r = on_fake();
+    bool ticked = false;
+    const auto scenario = [&]() -> rl::task<void> {
+        rl::interval every(std::chrono::nanoseconds::max());
+        try {
+            co_await rl::with_timeout(1h, [&]() -> rl::task<void> {
+                co_await every.next();
+                ticked = true;
+            }());
+        } catch (const rl::timed_out&) {
+        }
+    };
+    r.run(scenario());
+    CHECK_FALSE(ticked);
 }
 
 TEST_CASE("when_any returns the first and stops the others", "[when]") {
