@@ -11,8 +11,10 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -110,11 +112,12 @@ arena::arena(unsigned workers)
     : workers_(std::clamp(workers == 0 ? usable_cpus() : workers, 1U, workers_max)),
       state_(std::make_unique<state>(workers_)) {
     try {
+        state_->threads.reserve(workers_);
         for (std::size_t slot = 0; slot < workers_; ++slot) {
             state_->threads.emplace_back([body = state_.get(), slot] { body->work(slot); });
             pthread_setname_np(state_->threads.back().native_handle(), "rl-kernel");
         }
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {  // no thread, or no memory for one
         if (state_->threads.empty()) throw;
         workers_ = static_cast<unsigned>(state_->threads.size());  // fewer, but some
     }
@@ -131,7 +134,6 @@ arena::~arena() {
 }
 
 void arena::submit(bridge::job& work) noexcept {
-    bool wake = false;
     {
         const std::lock_guard lock(state_->mutex);
         ++state_->unfinished;
@@ -139,8 +141,7 @@ void arena::submit(bridge::job& work) noexcept {
             work.next = nullptr;
             (state_->queue_tail == nullptr ? state_->queue_head : state_->queue_tail->next) = &work;
             state_->queue_tail = &work;
-            wake = state_->idle != 0;
-            if (wake) state_->work_available.notify_one();
+            if (state_->idle != 0) state_->work_available.notify_one();
             return;
         }
     }
@@ -183,6 +184,15 @@ std::atomic<arena*> shared_arena{nullptr};
 std::atomic<bool> lost_in_fork{false};
 std::mutex shared_mutex;
 
+int watch_forks() noexcept {
+    return pthread_atfork([] { shared_mutex.lock(); }, [] { shared_mutex.unlock(); },
+                          [] {
+                              if (shared_arena.load(std::memory_order_relaxed) != nullptr)
+                                  lost_in_fork.store(true, std::memory_order_relaxed);
+                              shared_mutex.unlock();
+                          });
+}
+
 }  // namespace
 
 arena& arena::shared() {
@@ -193,12 +203,10 @@ arena& arena::shared() {
     if (arena* started = shared_arena.load(std::memory_order_acquire)) return *started;
     const std::lock_guard lock(shared_mutex);
     if (arena* started = shared_arena.load(std::memory_order_relaxed)) return *started;
-    pthread_atfork([] { shared_mutex.lock(); }, [] { shared_mutex.unlock(); },
-                   [] {
-                       if (shared_arena.load(std::memory_order_relaxed) != nullptr)
-                           lost_in_fork.store(true, std::memory_order_relaxed);
-                       shared_mutex.unlock();
-                   });
+    // Once, however often the lines below fail: twice would lock the mutex twice in a fork.
+    static const int watched = watch_forks();
+    if (watched != 0)
+        throw std::system_error(watched, std::generic_category(), "ringloop: pthread_atfork");
     auto* fresh = new arena();
     shared_arena.store(fresh, std::memory_order_release);
     return *fresh;

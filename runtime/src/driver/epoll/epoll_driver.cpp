@@ -67,29 +67,35 @@ void relax() noexcept {
 
 epoll_driver::epoll_driver(const driver_config& config)
     : kernel_driver(config), files_(config.file_threads_max, wake_fd_) {
-    epoll_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
-    if (epoll_fd_ < 0) fail("epoll_create1");
     free_buffers_.reserve(config.buffer_count);
     for (unsigned id = config.buffer_count; id-- > 0;) {
         free_buffers_.push_back(static_cast<buffer_id>(id));
     }
+    epoll_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
+    if (epoll_fd_ < 0) fail("epoll_create1");
     epoll_event event{};
     const timespec none{};
     if (::epoll_pwait2(epoll_fd_, &event, 1, &none, nullptr) < 0) {
         timer_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+        if (timer_fd_ < 0) fail_closed("timerfd_create");
     }
     // The wake eventfd is never read: each write is an edge.
     epoll_event wake{.events = EPOLLIN | EPOLLET, .data = {.u64 = wake_data}};
     epoll_event timer{.events = EPOLLIN | EPOLLET, .data = {.u64 = timer_data}};
     if (::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, wake_fd_, &wake) < 0 ||
         (timer_fd_ >= 0 && ::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, timer_fd_, &timer) < 0)) {
-        const int error = errno;
-        ::close(epoll_fd_);
-        if (timer_fd_ >= 0) ::close(timer_fd_);
-        errno = error;
-        fail("epoll_ctl");
+        fail_closed("epoll_ctl");
     }
     capabilities_.chosen = backend::epoll;
+}
+
+// For the constructor, behind which no destructor runs.
+void epoll_driver::fail_closed(const char* call) const {
+    const int error = errno;
+    ::close(epoll_fd_);
+    if (timer_fd_ >= 0) ::close(timer_fd_);
+    errno = error;
+    fail(call);
 }
 
 epoll_driver::~epoll_driver() {

@@ -39,10 +39,11 @@ class epoll_driver final : public kernel_driver {
     void body_poll() noexcept override;
     wait_result body_wait(const wait_request& request) noexcept override;
     void body_release_buffer(buffer_id id) noexcept override;
-    bool body_adopt_thread() noexcept override { return true; }
+    void body_adopt_thread() noexcept override {}
     bool body_moves_freely() const noexcept override { return true; }
 
   private:
+    [[noreturn]] void fail_closed(const char* call) const;
     enum class stream : std::uint8_t { unknown, yes, no };
     struct watch {
         operation* first = nullptr;
