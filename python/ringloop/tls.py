@@ -656,11 +656,18 @@ def accept_tls(
         raise
     try:
         task = loop.create_task(_await_handshake(loop, waiter, transport, protocol))
-    except Exception as error:  # a task factory of the user's
-        transport.abort()
-        _report(loop, error, transport, protocol)
+    except BaseException as error:  # of a task factory of the user's
+        transport.abort()  # and with it the descriptor: from here on it is no longer the caller's
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            loop.call_soon(_raise, error)  # ends run_forever()
+        else:
+            _report(loop, error, transport, protocol)
         return
     loop._keep_handshake(task)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 async def _await_handshake(loop: Any, waiter: Any, transport: Any, protocol: Any) -> None:

@@ -492,6 +492,46 @@ async def test_a_factory_may_fail(closes):
     assert [str(what["exception"]) for what in told] == ([] if closes else ["on purpose"])
 
 
+@pytest.mark.parametrize("what", [ValueError, KeyboardInterrupt, SystemExit])
+def test_a_task_factory_that_fails_loses_the_connection_alone(run, what):
+    """KeyboardInterrupt and SystemExit left a descriptor with two owners: its number was closed
+    under the transport."""
+    told: list[dict[str, Any]] = []
+    loop = run.new_loop()
+    loop.set_exception_handler(lambda _, said: told.append(said))
+
+    async def start() -> Any:
+        return await loop.create_server(Recorder, "127.0.0.1", 0, ssl=server_context())
+
+    def refuse(loop: Any, coroutine: Any, **keywords: Any) -> Any:
+        coroutine.close()
+        raise what("on purpose")
+
+    server = loop.run_until_complete(start())
+    loop.set_task_factory(refuse)
+    with socket.create_connection(server.sockets[0].getsockname(), 30) as client:
+        client.setblocking(False)
+
+        def ended() -> None:
+            with contextlib.suppress(BlockingIOError):
+                assert client.recv(1) == b""
+                return loop.stop()
+            loop.call_later(0.01, ended)
+
+        loop.call_soon(ended)
+        if what is ValueError:
+            loop.run_forever()
+            assert [str(said["exception"]) for said in told] == ["on purpose"]
+        else:
+            with pytest.raises(what, match="on purpose"):
+                loop.run_forever()
+            loop.run_forever()
+    server.close()
+    loop.set_task_factory(None)
+    loop.run_until_complete(server.wait_closed())
+    loop.close()
+
+
 def test_an_idle_connection_holds_no_buffer_of_its_own(run):
     """Each held 256 KiB."""
     async def main() -> None:
