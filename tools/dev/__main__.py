@@ -50,7 +50,7 @@ def test(arguments: list[str]) -> int:
 
 def demo(arguments: list[str]) -> int:
     """[--seconds N] [--json FILE] [--port N]   the example service under four loops"""
-    return _script(ROOT / "bench" / "demo.py", arguments, "demo", machine.BUILD)
+    return _script(ROOT / "bench" / "demo.py", arguments, "demo")
 
 
 def bench(arguments: list[str]) -> int:
@@ -60,12 +60,12 @@ def bench(arguments: list[str]) -> int:
     if not arguments or arguments[0] not in names:
         raise Problem(f"./dev bench NAME, one of: {', '.join(names) or 'none yet'}")
     script = ROOT / "bench" / "python" / f"{arguments[0]}.py"
-    return _script(script, arguments[1:], "bench", machine.BUILD + machine.TEST + machine.BENCH)
+    return _script(script, arguments[1:], "bench")
 
 
 def soak(arguments: list[str]) -> int:
     """[--seconds N] [--lives N] [--seed N]   a long run of all traffic: nothing may be left"""
-    return _script(ROOT / "tests" / "soak", arguments, "demo", machine.BUILD)
+    return _script(ROOT / "tests" / "soak", arguments, "demo")
 
 
 def python(arguments: list[str]) -> int:
@@ -82,6 +82,8 @@ def tidy(arguments: list[str]) -> int:
 
 def format_sources(arguments: list[str]) -> int:
     """[--check]   clang-format over the C++ sources"""
+    if arguments not in ([], ["--check"]):
+        raise Problem("./dev format takes nothing, or --check")
     machine.install(("clang-format", "git"))
     listed = subprocess.run(["git", "ls-files", "*.cpp", "*.hpp"], cwd=ROOT, check=True,
                             capture_output=True, text=True).stdout.split()
@@ -133,10 +135,10 @@ def _quietly(function: Callable[[], project.Build]) -> project.Build:
         os.close(kept)
 
 
-def _script(path: Path, arguments: list[str], wanted: str, packages: tuple[str, ...]) -> int:
+def _script(path: Path, arguments: list[str], wanted: str) -> int:
     if not path.exists():
         raise Problem(f"{path.relative_to(ROOT)} does not exist in this tree")
-    chosen = project.set_up(wanted, packages + machine.TEST + machine.BENCH, None)
+    chosen = project.set_up(wanted, machine.BUILD + machine.TEST + machine.BENCH, None)
     made = project.build("release", chosen[0], wanted)
     os.execve(made.python, [str(made.python), str(path), *arguments], made.environment())
 
@@ -146,7 +148,7 @@ def main(arguments: list[str]) -> int:
         print("./dev VERB …\n")
         for name, verb in VERBS.items():
             print(f"  {name:<8} {verb.__doc__}")
-        print("\nPYTHON=/path/to/python picks an interpreter. Not there yet: fuzz.")
+        print("\nPYTHON=/path/to/python picks an interpreter.")
         return 0
     if arguments[0] not in VERBS:
         raise Problem(f"there is no verb {arguments[0]}; ./dev alone lists them")

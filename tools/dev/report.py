@@ -33,6 +33,7 @@ def of_pytest(part: str, report: Path, code: int) -> Tally:
     tally = Tally(part)
     if not report.exists():
         tally.failed = 1
+        tally.faults.append(f"pytest ended with status {code} and left no report")
         return tally
     for case in ElementTree.parse(report).iter("testcase"):
         kinds = {child.tag: child for child in case}
@@ -47,7 +48,8 @@ def of_pytest(part: str, report: Path, code: int) -> Tally:
         else:
             tally.passed += 1
     if code not in (0, 1) or (code == 1 and tally.failed == 0):
-        tally.failed += 1      # pytest itself failed: no test collected, an interrupt, a crash
+        tally.failed += 1      # no test collected, an interrupt, a crash
+        tally.faults.append(f"pytest itself failed, with status {code}")
     return tally
 
 

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Callable
@@ -58,19 +59,20 @@ def _tee(command: list[str], env: dict[str, str], timeout_s: float) -> tuple[str
     lines = []
     with subprocess.Popen(command, env=env, cwd=ROOT, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace") as process:
-        killer = subprocess.Popen([sys.executable, "-c", _KILLER, str(process.pid), str(timeout_s)])
-        for line in process.stdout or ():
-            sys.stdout.write(line)
-            lines.append(line)
-        code = process.wait()
-        killer.kill()
-        killer.wait()
+        killer = threading.Timer(timeout_s, process.kill)
+        killer.start()
+        try:
+            for line in process.stdout or ():
+                sys.stdout.write(line)
+                lines.append(line)
+            code = process.wait()
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            killer.cancel()
     sys.stdout.flush()
     return "".join(lines), code
-
-
-# A watchdog of its own process: it also ends a child that closed its output but does not exit.
-_KILLER = "import os,sys,time; time.sleep(float(sys.argv[2])); os.kill(int(sys.argv[1]), 9)"
 
 
 def catch(context: Context, suite: str, preset: str = "dev", timeout_s: float = 900) -> list[Tally]:
@@ -78,7 +80,7 @@ def catch(context: Context, suite: str, preset: str = "dev", timeout_s: float = 
     build = context.build(preset)
     program = build.folder / "tests" / f"test_{suite}"
     if not program.exists():
-        return [Tally(part, failed=1)] if (ROOT / "tests" / suite).is_dir() and any(
+        return [Tally(part, failed=1, faults=[f"{program} was not built"])] if (ROOT / "tests" / suite).is_dir() and any(
             (ROOT / "tests" / suite).glob("*.cpp")) else []
     command = [str(program), *context.options]
     if preset == "tsan" and shutil.which("setarch"):
@@ -288,12 +290,8 @@ def test(context: Context, names: list[str]) -> int:
             found = function(context)
         except (Problem, subprocess.CalledProcessError) as error:
             say(f"part {name}: {error}")
-            found = [Tally(name, failed=1)]
+            found = [Tally(name, failed=1, faults=[str(error)])]
         if found:
             found[-1].seconds = time.monotonic() - begin
         tallies += found
     return report.summary(tallies)
-
-
-def results_folder() -> Path:
-    return RESULTS
