@@ -209,12 +209,11 @@ int check_address(datagram_state& t, PyObject*& address) noexcept {
 }
 
 // A datagram behind the end is silent, apart from a warning once it goes on.
-int send_to_lost(datagram_state& t) noexcept {
+void send_to_lost(datagram_state& t) noexcept {
     if (t.connection_lost_count >= warn_after_sends) {
         transport_log("warning", "socket.send() raised exception.", nullptr);
     }
     ++t.connection_lost_count;
-    return 0;
 }
 
 // Where it goes: the wire form, or `address` for the socket module.
@@ -285,7 +284,8 @@ int send_datagram(datagram_state& t, PyObject* given, PyObject* address) noexcep
 #endif
     if (check_address(t, address) < 0) return -1;
     if (t.connection_lost_count > 0 && (t.remote != nullptr || !t.fd_open || t.fd_gone))
-        return send_to_lost(t);
+        send_to_lost(t);
+    return 0;
     if (!io_usable(t)) {
         PyErr_SetString(PyExc_RuntimeError, "Event loop is closed");
         return -1;

@@ -206,7 +206,7 @@ handle_object* make_handle(loop_object* loop, bool timer, PyObject* callback,
     self->description = nullptr;
     self->weak_references = nullptr;
     self->heap_index = no_heap_index;
-    if (loop->debug && loop_set_traceback(loop, self) < 0) {
+    if (loop->debug && loop_set_traceback(self) < 0) {
         Py_DECREF(self);
         return nullptr;
     }

@@ -15,6 +15,7 @@
 #include "ledger.hpp"
 #include "loop_object.hpp"
 #include "processors.hpp"
+#include "ringloop/bridge/python/errors.hpp"
 #include "sockets.hpp"
 
 namespace ringloop::python {
@@ -179,19 +180,6 @@ bool read_config(PyObject* options, driver_config& config) {
            read_unsigned(options, "buffer_size", config.buffer_size);
 }
 
-void set_error(const std::exception& e) noexcept {
-    if (const auto* system = dynamic_cast<const std::system_error*>(&e)) {
-        ref value = ref::steal(Py_BuildValue("(is)", system->code().value(), e.what()));
-        if (value) PyErr_SetObject(PyExc_OSError, value.get());
-    } else if (dynamic_cast<const std::invalid_argument*>(&e) != nullptr) {
-        PyErr_SetString(PyExc_ValueError, e.what());
-    } else if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr) {
-        PyErr_NoMemory();
-    } else {
-        PyErr_SetString(PyExc_RuntimeError, e.what());
-    }
-}
-
 // For tests: a driver made elsewhere, in a capsule that is emptied. Null with an exception set.
 std::unique_ptr<scheduler> scheduler_over(PyObject* capsule) {
     auto* holder =
@@ -237,8 +225,8 @@ PyObject* configure(PyObject* self, PyObject* options) noexcept {
             loop->state.native = std::make_unique<scheduler>(config);
         }
         loop->state.host = std::make_unique<own_host>(loop, loop->state.native.get());
-    } catch (const std::exception& e) {
-        set_error(e);
+    } catch (...) {
+        bridge::raise_from(std::current_exception());
         return nullptr;
     }
     loop->state.spin.allowed = has_several_processors();
@@ -403,7 +391,7 @@ int check_debug(loop_object* loop, PyObject* callback, const char* name, bool th
     return done ? 0 : -1;
 }
 
-int loop_set_traceback(loop_object*, handle_object* handle) noexcept {
+int loop_set_traceback(handle_object* handle) noexcept {
     ref module = ref::steal(PyImport_ImportModule("ringloop._handles"));
     if (!module) return -1;
     handle->traceback = PyObject_CallMethod(module.get(), "source_traceback", nullptr);

@@ -2,9 +2,7 @@
 // scheduler of one loop.
 //
 // Everything here runs on the loop's thread with the GIL held, except where said. The GIL is
-// released only while the turn waits. One turn: run what is ready, submit what the turn produced
-// together with the wait, native completions (GIL free), host completions, due timers, in asyncio's
-// order: I/O results behind what was ready before the poll, ahead of due timers.
+// released only while the turn waits. What one turn does, in which order: loop_run.cpp.
 #pragma once
 
 #include <Python.h>

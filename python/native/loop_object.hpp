@@ -99,7 +99,7 @@ template <typename Function>
 int raise_closed(loop_object* loop) noexcept;
 // Debug mode: thread and callback checks; 0 or -1.
 int check_debug(loop_object* loop, PyObject* callback, const char* method, bool thread) noexcept;
-int loop_set_traceback(loop_object* loop, handle_object* handle) noexcept;
+int loop_set_traceback(handle_object* handle) noexcept;
 // loop._run_handle_debug(handle): times it, keeps _current_handle. 0 or -1.
 int loop_run_debug(loop_object* loop, handle_object* handle) noexcept;
 int handle_run_plain(handle_object* handle) noexcept;

@@ -12,6 +12,7 @@
 
 #include "ledger.hpp"
 #include "loop.hpp"
+#include "ringloop/bridge/python/errors.hpp"
 #include "ringloop/bridge/python/ref.hpp"
 #include "transport.hpp"
 #include "transport_names.hpp"
@@ -124,8 +125,7 @@ void back_off(listener_object& l) noexcept {
 }
 
 void on_error(listener_object& l, int error) noexcept {
-    errno = error;
-    PyErr_SetFromErrno(PyExc_OSError);
+    bridge::raise_errno(error);
     switch (error) {
         case EMFILE:
         case ENFILE:

@@ -237,7 +237,7 @@ int add_socket_types(PyObject* module) noexcept {
     check_ssl_socket = PyObject_GetAttrString(events.get(), "_check_ssl_socket");
     const ref type = ref::steal(PyType_FromModuleAndSpec(module, &spec, nullptr));
     if (socket_class == nullptr || check_ssl_socket == nullptr || !type) return -1;
-    if (prepare_kept() < 0 || prepare_socket_works() < 0) return -1;
+    if (prepare_kept() < 0) return -1;
     return PyModule_AddObjectRef(module, "SocketMethods", type.get());
 }
 

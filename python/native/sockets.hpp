@@ -2,12 +2,11 @@
 //
 //  - sock_recv is a ring operation into the receive pool: an idle one pins no memory.
 //  - sock_sendall sends at once when little else is going on or the data is large, else it joins
-//  the
-//    turn's submission; a send that is done at once costs no turn.
+//    the turn's submission; a send that is done at once costs no turn.
 //  - recvfrom, sendto and accept try at once, then after a poll, by the socket's own method.
 //
 // A cancelled call ends after its operation has; bytes or connections that came all the same wait
-// for the next call on that socket (kept.hpp).
+// for the next call on that socket (sockets_kept.cpp).
 //
 // Thread: the loop's, GIL held.
 #pragma once
@@ -40,7 +39,7 @@ class socket_work : public bridge::operation_source {
     // nobody would ever hear. A ring's operation keeps the file by itself, so there it is only done
     // for works that use the descriptor again afterwards, when its number may be another file's.
     void fly(bool uses_fd_again = false) noexcept;
-    void landed() noexcept;  // when it has completed, and is not to fly on
+    void landed() noexcept;                // when it has completed, and is not to fly on
     [[nodiscard]] int find_fd() noexcept;  // fd, as the socket says now; -1: closed
     [[nodiscard]] virtual bool receives_bytes() const noexcept { return false; }
     // Of those that do, the one longest in flight on this socket and host; or null.

@@ -8,7 +8,8 @@ namespace {
 using bridge::ref;
 
 PyObject* kept_by_socket = nullptr;
-long kept_count = 0;  // 0: nobody needs to look
+// 0: nobody needs to look. What a socket had that has gone stays counted.
+long kept_count = 0;
 
 ref list_of(PyObject* socket, const char* kind, bool make) noexcept {
     ref kinds = ref::steal(PyObject_GetItem(kept_by_socket, socket));
@@ -38,9 +39,13 @@ PyObject* take_kept(PyObject* socket, const char* kind) noexcept {
     if (kept_count == 0) return nullptr;
     const ref list = list_of(socket, kind, false);
     if (!list || PyList_GET_SIZE(list.get()) == 0) return nullptr;
-    PyObject* value = Py_NewRef(PyList_GET_ITEM(list.get(), 0));
-    if (PyList_SetSlice(list.get(), 0, 1, nullptr) < 0) PyErr_Clear();
-    return value;
+    ref value = ref::share(PyList_GET_ITEM(list.get(), 0));
+    if (PyList_SetSlice(list.get(), 0, 1, nullptr) < 0) {
+        PyErr_WriteUnraisable(socket);  // it stays for a later call: never twice
+        return nullptr;
+    }
+    --kept_count;
+    return value.release();
 }
 
 void keep(PyObject* socket, const char* kind, PyObject* value) noexcept {

@@ -93,10 +93,7 @@ void receive_work::put_back(const completion& done) noexcept {
 }
 
 void receive_work::received(const completion& done) noexcept {
-    if (done.result <= 0) {
-        if (done.buffer != no_buffer) io().release_buffer(done.buffer);
-        return done.result < 0 ? fail(done.result) : deliver(nullptr, 0);
-    }
+    if (done.result <= 0) return done.result < 0 ? fail(done.result) : deliver(nullptr, 0);
     auto got = static_cast<std::size_t>(done.result);
     const auto* data = reinterpret_cast<const char*>(io().buffer(done.buffer));
     // A full buffer, and the caller has room: the rest is most likely there.

@@ -43,8 +43,7 @@ class send_work final : public socket_work {
         fly(true);
     }
     void completed(const completion& done) noexcept override {
-        const bool failed =
-            done.result < 0 && done.result != -EAGAIN && done.result != -EINTR;
+        const bool failed = done.result < 0 && done.result != -EAGAIN && done.result != -EINTR;
         sent += static_cast<std::size_t>(std::max(done.result, 0));
         if (!failed && sent < buffer.size() && !cancelling) return advance();
         landed();
@@ -65,8 +64,6 @@ ssize_t send_now(driver& io, PyObject* socket, const pinned_buffer& buffer) noex
 }
 
 // ---- calls of the socket's own methods
-
-PyObject* would_block[2];  // BlockingIOError, InterruptedError
 
 class call_work final : public socket_work {
   public:
@@ -110,8 +107,8 @@ bool call_work::call() noexcept {
         if (!done) value_ = ref();
     }
     if (value_) return true;
-    if (PyErr_ExceptionMatches(would_block[0]) != 0 ||
-        PyErr_ExceptionMatches(would_block[1]) != 0) {
+    if (PyErr_ExceptionMatches(PyExc_BlockingIOError) != 0 ||
+        PyErr_ExceptionMatches(PyExc_InterruptedError) != 0) {
         PyErr_Clear();
         return false;
     }
@@ -170,12 +167,6 @@ PyObject* await_call(PyObject* socket, ready_for what, const char* method, PyObj
     for (Py_ssize_t i = 0; i < count; ++i)
         PyTuple_SET_ITEM(work->arguments.get(), i, Py_NewRef(args[i]));
     return bridge::new_awaitable(std::move(work));
-}
-
-int prepare_socket_works() noexcept {
-    would_block[0] = PyExc_BlockingIOError;
-    would_block[1] = PyExc_InterruptedError;
-    return 0;
 }
 
 }  // namespace ringloop::python

@@ -14,6 +14,5 @@ enum class ready_for { reading, writing };
 // method: one poll, None.
 [[nodiscard]] PyObject* await_call(PyObject* socket, ready_for what, const char* method,
                                    PyObject* const* args, Py_ssize_t count) noexcept;
-int prepare_socket_works() noexcept;
 
 }  // namespace ringloop::python

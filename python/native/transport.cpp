@@ -9,6 +9,7 @@
 #include <new>
 
 #include "files.hpp"
+#include "ringloop/bridge/python/errors.hpp"
 #include "streams.hpp"
 #include "transport_base.hpp"
 #include "transport_names.hpp"
@@ -115,8 +116,7 @@ int close_descriptor(transport_state& t) noexcept {
     if (t.socket == nullptr && usable) {
         const int error = io_of(loop).close(t.fd);
         if (error < 0) {
-            errno = -error;
-            PyErr_SetFromErrno(PyExc_OSError);
+            bridge::raise_errno(error);
             return -1;
         }
         return 0;
@@ -152,7 +152,7 @@ void forget_protocol(transport_state& t) noexcept {
 
 long live_transports = 0;
 
-int transport_set_protocol(transport_state& t, PyObject* protocol) noexcept {
+void transport_set_protocol(transport_state& t, PyObject* protocol) noexcept {
     bool buffered = is_buffered(protocol);
     protocol_method received;
     protocol_method get_buffer;
@@ -171,7 +171,6 @@ int transport_set_protocol(transport_state& t, PyObject* protocol) noexcept {
     drop(received);
     drop(get_buffer);
     stream_protocol_changed(t);
-    return 0;
 }
 
 PyObject* make_transport(loop_object* loop, int fd, PyObject* sock, PyObject* protocol,
@@ -187,10 +186,11 @@ PyObject* make_transport(loop_object* loop, int fd, PyObject* sock, PyObject* pr
         return nullptr;
     }
     t.fd_open = true;
-    if (transport_keep_addresses(t) < 0 || transport_set_protocol(t, protocol) < 0) {
+    if (transport_keep_addresses(t) < 0) {
         discard(loop, self);
         return nullptr;
     }
+    transport_set_protocol(t, protocol);
     if (server != nullptr && server != Py_None) {
         if (attach_to_server(self, server) < 0) {
             discard(loop, self);

@@ -154,7 +154,7 @@ class context_scope {
 [[nodiscard]] PyObject* make_transport(loop_object* loop, int fd, PyObject* sock,
                                        PyObject* protocol, PyObject* waiter, PyObject* extra,
                                        PyObject* server, PyObject* context) noexcept;
-int transport_set_protocol(transport_state& t, PyObject* protocol) noexcept;
+void transport_set_protocol(transport_state& t, PyObject* protocol) noexcept;
 int transport_close(transport_state& t) noexcept;
 // Drops what is queued and schedules connection_lost(exception); `exception` may be None.
 int transport_force_close(transport_state& t, PyObject* exception) noexcept;

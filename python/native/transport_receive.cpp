@@ -14,6 +14,7 @@
 #include <cstring>
 #include <memory>
 
+#include "ringloop/bridge/python/errors.hpp"
 #include "streams.hpp"
 #include "transport.hpp"
 #include "transport_names.hpp"
@@ -159,8 +160,7 @@ void deliver_end(transport_state& t) noexcept {
 }
 
 void deliver_error(transport_state& t, int error) noexcept {
-    errno = -error;
-    PyErr_SetFromErrno(PyExc_OSError);
+    bridge::raise_errno(error);
     transport_failed(t, "Fatal read error on socket transport");
 }
 
@@ -211,13 +211,8 @@ void on_data(transport_state& t, const completion& result) noexcept {
 
 void on_received(transport_state& t, const completion& result) noexcept {
     if (result.buffer != no_buffer) {
-        if (result.result > 0) {
-            on_data(t, result);
-            return;
-        }
-        io_of(loop_of(t)).release_buffer(result.buffer);
-    }
-    if (result.result == 0) {
+        on_data(t, result);
+    } else if (result.result == 0) {
         read_side_ended(t, 0);
     } else if (result.result < 0 && result.result != -ECANCELED) {
         read_side_ended(t, result.result);
@@ -340,7 +335,10 @@ PyObject* transport_deliver_held(PyObject* self, PyObject*) noexcept {
             break;
         }
         ref bytes = ref::share(PyList_GET_ITEM(t.held, 0));
-        if (PyList_SetSlice(t.held, 0, 1, nullptr) < 0) PyErr_Clear();
+        if (PyList_SetSlice(t.held, 0, 1, nullptr) < 0) {
+            transport_failed(t, "Fatal error: held data could not be taken.");
+            break;
+        }
         if (t.kind == feed::data) {
             deliver_data(t, bytes.get());
             continue;

@@ -55,7 +55,8 @@ PyObject* m_is_reading(PyObject* self, PyObject*) noexcept {
     return PyBool_FromLong(!t.closing && !t.paused);
 }
 PyObject* m_set_protocol(PyObject* self, PyObject* protocol) noexcept {
-    return none_or_error(transport_set_protocol(state_of(self), protocol));
+    transport_set_protocol(state_of(self), protocol);
+    Py_RETURN_NONE;
 }
 PyObject* m_get_protocol(PyObject* self, PyObject*) noexcept {
     return none_or(state_of(self).protocol);

@@ -9,6 +9,7 @@
 #include <cassert>
 #include <cerrno>
 
+#include "ringloop/bridge/python/errors.hpp"
 #include "transport.hpp"
 #include "transport_names.hpp"
 #include "transport_queue.hpp"
@@ -82,12 +83,11 @@ bool refused_for_file(transport_state& t) noexcept {
 }
 
 // A write behind the end is silent, apart from a warning once it goes on.
-int write_to_lost(transport_state& t) noexcept {
+void write_to_lost(transport_state& t) noexcept {
     if (t.connection_lost_count >= warn_after_writes) {
         transport_log("warning", "socket.send() raised exception.", nullptr);
     }
     ++t.connection_lost_count;
-    return 0;
 }
 
 void on_sent(operation& op, const completion& result) noexcept;
@@ -139,8 +139,7 @@ int send_pending(transport_state& t) noexcept {
 
 int write_error(transport_state& t, int error) noexcept {
     transport_drop_queued(t, false);
-    errno = -error;
-    PyErr_SetFromErrno(PyExc_OSError);
+    bridge::raise_errno(error);
     return transport_fatal_error(t, "Fatal write error on socket transport");
 }
 
@@ -182,8 +181,7 @@ void sent_some(transport_state& t, int result) noexcept {
     if (result < 0 && !again) {
         give_outgoing(std::exchange(t.out, nullptr));
         if (t.connection_lost_count > 0 || cancelled) return;
-        errno = -result;
-        PyErr_SetFromErrno(PyExc_OSError);
+        bridge::raise_errno(result);
         transport_failed(t, "Fatal write error on socket transport");
         return;
     }
@@ -227,9 +225,10 @@ int write_without_loop(transport_state& t, PyObject* data) noexcept {
         return -1;
     }
     ref module = ref::steal(PyImport_ImportModule("ringloop._extras"));
-    ref done = module ? ref::steal(PyObject_CallMethod(module.get(), "send_without_loop", "OO",
-                                                       socket, data))
-                      : ref();
+    ref done =
+        module
+            ? ref::steal(PyObject_CallMethod(module.get(), "send_without_loop", "OO", socket, data))
+            : ref();
     return done ? 0 : -1;
 }
 
@@ -249,7 +248,10 @@ int transport_write(transport_state& t, PyObject* data) noexcept {
     snapshot piece = take_snapshot(data);
     if (!piece.owner) return -1;
     if (piece.size == 0) return 0;
-    if (t.connection_lost_count > 0) return write_to_lost(t);
+    if (t.connection_lost_count > 0) {
+        write_to_lost(t);
+        return 0;
+    }
     if (t.refusing) return 0;
     if (!io_usable(t)) return write_without_loop(t, piece.owner.get());
     if (append(t, std::move(piece)) < 0) return -1;
@@ -275,7 +277,7 @@ int transport_writelines(transport_state& t, PyObject* lines) noexcept {
         if (!piece.owner) break;
         if (piece.size == 0 || t.refusing) continue;
         if (t.connection_lost_count > 0) {
-            if (write_to_lost(t) < 0) return -1;
+            write_to_lost(t);
             continue;
         }
         if (!io_usable(t)) {
@@ -304,8 +306,7 @@ int transport_queue_ended(transport_state& t) noexcept {
     if (!t.write_ended) return 0;
     const int error = io_of(loop_of(t)).shutdown(t.fd, SHUT_WR);
     if (error == 0) return 0;
-    errno = -error;
-    PyErr_SetFromErrno(PyExc_OSError);
+    bridge::raise_errno(error);
     return -1;
 }
 

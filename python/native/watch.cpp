@@ -2,14 +2,13 @@
 #include "watch.hpp"
 
 #include <poll.h>
-#include <sys/stat.h>
 
-#include <cerrno>
 #include <climits>
 #include <cstring>
 
 #include "arguments.hpp"
 #include "loop_object.hpp"
+#include "ringloop/bridge/python/errors.hpp"
 
 namespace ringloop::python {
 
@@ -49,14 +48,13 @@ namespace {
 
 // Refuses at once what a poll could never report (as epoll does): closed numbers, regular files,
 // directories.
-int check_pollable(int fd) noexcept {
-    struct stat status;
-    if (fstat(fd, &status) < 0) {
-        PyErr_SetFromErrno(PyExc_OSError);
+int check_pollable(driver& io, int fd) noexcept {
+    descriptor_facts facts;
+    if (const int error = io.inspect(fd, facts); error < 0) {
+        bridge::raise_errno(error);
         return -1;
     }
-    if (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) {
-        errno = EPERM;
+    if (facts.positional || facts.directory) {
         ref error = ref::steal(Py_BuildValue(
             "(is)", EPERM, "a regular file or directory cannot be watched: use ringloop.open()"));
         if (error) PyErr_SetObject(PyExc_PermissionError, error.get());
@@ -73,7 +71,7 @@ void arm(fd_watch& watch, int fd) noexcept {
 }  // namespace
 
 int watch_table::add(loop_object* loop, int fd, bool writer, handle_object* handle) noexcept {
-    if (check_pollable(fd) < 0) {
+    if (check_pollable(io_of(loop), fd) < 0) {
         Py_DECREF(handle);
         return -1;
     }

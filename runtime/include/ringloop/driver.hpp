@@ -52,7 +52,6 @@ struct driver_config {
     bool pinned = false;
     // Test hook: io_uring opcodes (by number) to treat as absent, as on an older kernel.
     std::vector<unsigned> masked_opcodes = {};
-    std::uint64_t seed = 0;  // fake body only
 };
 
 struct wait_request {
@@ -209,7 +208,7 @@ class driver {
     virtual wait_result body_wait(const wait_request& request) noexcept = 0;
     virtual void body_release_buffer(buffer_id id) noexcept = 0;
     virtual void body_signal() noexcept = 0;  // any thread: make a sleeping body_wait() return
-    virtual bool body_adopt_thread() noexcept = 0;  // the body's own wake operation
+    virtual void body_adopt_thread() noexcept = 0;  // the body's own wake operation
     // Nothing that this body has in flight is tied to a thread.
     virtual bool body_moves_freely() const noexcept { return false; }
 

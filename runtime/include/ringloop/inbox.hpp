@@ -4,10 +4,10 @@
 // Rules
 //  1. push() is safe from any thread; take_all() belongs to the consumer.
 //  2. A node is in at most one inbox; it stays alive until its run() was called, and may free
-//  itself there.
+//     itself there.
 //  3. push() publishes with release order; the producer then calls driver::wake(), whose full fence
-//  pairs with the one in
-//     the consumer's announcement of sleep (a lost wake-up needs both to miss each other's store).
+//     pairs with the one in the consumer's announcement of sleep (a lost wake-up needs both to miss
+//     each other's store).
 #pragma once
 
 #include <atomic>

@@ -4,23 +4,19 @@
 // transport) and never moves. Nothing is allocated for it.
 //
 //     idle --submit--> submitted --last completion--> done --(prepare_* again)--> idle
-//                          |
-//                          +--owner gave up--> abandoned --last completion--> done
 //
 // Rules
 //  1. From submit() to the last completion the operation, and every byte that its arguments point
-//  to, belong to the
-//     driver: neither may move or be freed. An owner that loses interest sets `abandoned` and waits
-//     for the last completion.
+//     to, belong to the driver: neither may move or be freed. An owner that loses interest asks the
+//     driver to cancel() it and waits for the last completion all the same, or to retire() it.
 //  2. A one-shot operation completes exactly once. A multishot one completes any number of times
-//  with `more` set and
-//     then exactly once without.
+//     with `more` set and then exactly once without.
 //  3. `on_complete` runs on the driver's thread, from driver::dispatch() or driver::retire(), never
-//  from submit(),
-//     cancel(), flush() or wait(). When it is called for the last completion the state is already
-//     `done`, so it may prepare and submit the same operation again, or free its owner.
+//     from submit(), cancel(), flush() or wait(). When it is called for the last completion the
+//     state is already `done`, so it may prepare and submit the same operation again, or free its
+//     owner.
 //  4. `host` operations are delivered by dispatch(phase::host), the others by
-//  dispatch(phase::native).
+//     dispatch(phase::native).
 #pragma once
 
 #include <sys/socket.h>
@@ -77,7 +73,7 @@ enum class op_code : std::uint8_t {
     }
 }
 
-enum class op_state : std::uint8_t { idle, submitted, abandoned, done };
+enum class op_state : std::uint8_t { idle, submitted, done };
 
 // Numbers a buffer of the driver's pool.
 using buffer_id = std::uint16_t;
@@ -151,9 +147,7 @@ class operation {
     operation& operator=(const operation&) = delete;
     ~operation();  // asserts that the driver no longer has it (rule 1)
 
-    [[nodiscard]] bool in_flight() const noexcept {
-        return state == op_state::submitted || state == op_state::abandoned;
-    }
+    [[nodiscard]] bool in_flight() const noexcept { return state == op_state::submitted; }
 
     // prepare_*: fill in the arguments of an operation that is not in flight; nothing happens until
     // driver::submit().

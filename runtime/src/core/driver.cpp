@@ -328,10 +328,10 @@ bool driver::adopt_thread() noexcept {
         ++moving_;
         body_cancel(*op);
     }
-    const bool moved = body_adopt_thread();
+    body_adopt_thread();
     while (moving_ != 0) body_wait({});
     flush();
-    return moved;
+    return true;
 }
 
 // ---- the receive pool

@@ -191,14 +191,13 @@ TEST_CASE("the peer sees the end at once after retire and close") {
     CHECK(d.close(p.near) == 0);
 }
 
-TEST_CASE("an abandoned repeating receive is not armed again") {
+TEST_CASE("a cancelled repeating receive is not armed again") {
     ON_EVERY_BODY(bench);
     const auto p = bench.connect_pair();
     auto op = std::make_unique<recorder>(d);
     op->prepare_receive(p.far, true);
     d.submit(*op);
     d.poll();
-    op->state = op_state::abandoned;
     d.cancel(*op);
     turn_until(d, [&] { return !op->in_flight(); });
     CHECK(op->state == op_state::done);

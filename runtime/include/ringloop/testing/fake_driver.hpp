@@ -108,7 +108,7 @@ class fake_driver final : public driver {
     wait_result body_wait(const wait_request& request) noexcept override;
     void body_release_buffer(buffer_id id) noexcept override;
     void body_signal() noexcept override;
-    bool body_adopt_thread() noexcept override { return true; }
+    void body_adopt_thread() noexcept override {}
 
   private:
     // waiting: parked on its object; held_back: not begun yet, by a fault; running: a file

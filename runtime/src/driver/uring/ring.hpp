@@ -2,8 +2,8 @@
 //
 // open_ring() probes under the live seccomp filter and limits: the opcodes that are used, the
 // features that are relied on, one real no-op there and back. It steps down to smaller rings where
-// RLIMIT_MEMLOCK leaves no room. Thread: any; nothing ties the ring to it,
-// unless `pinned` is asked for.
+// RLIMIT_MEMLOCK leaves no room. Thread: any; nothing ties the ring to it, unless `pinned` is asked
+// for.
 #pragma once
 
 #include <liburing.h>

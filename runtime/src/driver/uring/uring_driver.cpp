@@ -143,7 +143,7 @@ void uring_driver::arm_wake_poll() noexcept {
     ::io_uring_sqe_set_data64(sqe, wake_tag);
 }
 
-bool uring_driver::body_adopt_thread() noexcept {
+void uring_driver::body_adopt_thread() noexcept {
     cancel_user_data(wake_tag);
     enter_to_submit();
     while (wake_armed_) {
@@ -153,7 +153,6 @@ bool uring_driver::body_adopt_thread() noexcept {
         static_cast<void>(::io_uring_submit_and_wait(&ring_.io, 1));
     }
     arm_wake_poll();
-    return true;
 }
 
 // ---- completion

@@ -1,5 +1,5 @@
-// uring_driver: the body on one io_uring ring (COOP_TASKRUN, TASKRUN_FLAG; movable between
-// threads).
+// uring_driver: the body on one io_uring ring (COOP_TASKRUN, TASKRUN_FLAG, and movable between
+// threads; where pinned DEFER_TASKRUN and SINGLE_ISSUER, and not movable).
 //
 // What an operation is to the kernel is a slot number with a generation, never an address: a
 // completion for a slot that has moved on is counted and refused before memory is touched.
@@ -31,7 +31,7 @@ class uring_driver final : public kernel_driver {
     void body_poll() noexcept override;
     wait_result body_wait(const wait_request& request) noexcept override;
     void body_release_buffer(buffer_id id) noexcept override;
-    bool body_adopt_thread() noexcept override;
+    void body_adopt_thread() noexcept override;
 
   private:
     struct slot {
@@ -42,11 +42,6 @@ class uring_driver final : public kernel_driver {
     struct news {
         std::size_t owners = 0;    // completions and wakes
         std::size_t internal = 0;  // of cancel requests
-        news& operator+=(const news& other) noexcept {
-            owners += other.owners;
-            internal += other.internal;
-            return *this;
-        }
     };
 
     [[nodiscard]] io_uring_sqe* next_sqe() noexcept;

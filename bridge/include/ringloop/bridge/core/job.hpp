@@ -8,10 +8,9 @@
 // Rules
 //  1. run() never touches Python and may throw: the exception is kept in `error`.
 //  2. request_stop() may be called from the loop's thread at any time before on_finish; run() looks
-//  at stop_requested() at
-//     least once a block of work (about a millisecond) and returns early.
+//     at stop_requested() at least once a block of work (about a millisecond) and returns early.
 //  3. on_finish runs exactly once, on the loop's thread, also for a job that was stopped before it
-//  began.
+//     began.
 #pragma once
 
 #include <atomic>
