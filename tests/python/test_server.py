@@ -5,10 +5,13 @@ import asyncio
 import contextlib
 import contextvars
 import errno
+import os
 import resource
+import signal
 import socket
 import sys
 import threading
+import time
 
 import pytest
 
@@ -322,3 +325,54 @@ async def test_the_recorder_sees_one_life_per_connection():
         await asyncio.sleep(0)
     assert all(p.events == ["made", "data", "eof", "lost"] for p in made)
     await end(server)
+
+
+def test_a_busy_process_leaves_connections_to_others_that_share_the_listener(run):
+    """As workers of a pre-forking server do. The kernel accepted for the busy one."""
+    busy_s = 1.0
+
+    async def serve_shared(listener: socket.socket) -> None:
+        server = await asyncio.get_running_loop().create_server(Echo, sock=listener)
+        await server.serve_forever()
+
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
+        address = listener.getsockname()
+        child = os.fork()
+        if child == 0:
+            try:
+                run(serve_shared(listener))
+            finally:
+                os._exit(1)
+
+        async def main() -> list[float]:
+            server = await asyncio.get_running_loop().create_server(Echo, sock=listener.dup())
+            with socket.create_connection(address, 30) as one:      # both are at work
+                one.sendall(b"x")
+                assert await elsewhere(one.recv, 1) == b"x"
+            await asyncio.sleep(0.2)
+            took = asyncio.ensure_future(asyncio.to_thread(clients))
+            await asyncio.sleep(0.05)
+            end_s = time.monotonic() + busy_s
+            while time.monotonic() < end_s:     # computes, and lets the other thread in
+                sum(range(1000))
+            times = await took
+            server.close()
+            await server.wait_closed()
+            return times
+
+        def clients() -> list[float]:
+            took = []
+            time.sleep(0.2)
+            for _ in range(8):
+                begin_s = time.monotonic()
+                with socket.create_connection(address, 30) as one:
+                    one.sendall(b"x")
+                    assert one.recv(1) == b"x"
+                took.append(time.monotonic() - begin_s)
+            return took
+
+        try:
+            assert max(run(main())) < busy_s / 2
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)

@@ -13,8 +13,12 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "driver/non_blocking.hpp"
+
 namespace ringloop {
 namespace {
+
+constexpr int accepts_max = 64;
 
 int answer(int result) noexcept {
     return result < 0 ? -errno : result;
@@ -150,6 +154,16 @@ int kernel_driver::inspect(int fd, descriptor_facts& facts) noexcept {
     facts.positional = S_ISREG(status.st_mode) || S_ISBLK(status.st_mode);
     facts.directory = S_ISDIR(status.st_mode);
     facts.size = status.st_size;
+    return 0;
+}
+
+int kernel_driver::accept_waiting(operation& op) noexcept {
+    const non_blocking mode(op.fd);
+    for (int i = 0; i < accepts_max; ++i) {
+        const int result = answer(::accept4(op.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (result < 0) return result;
+        complete(op, {.result = result, .more = true});
+    }
     return 0;
 }
 

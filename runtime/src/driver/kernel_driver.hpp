@@ -43,6 +43,9 @@ class kernel_driver : public driver {
     // Throws std::system_error.
     explicit kernel_driver(const driver_config& config);
 
+    // Accepts what waits for a repeating accept, each a completion with `more`; a share of a turn
+    // at most. Returns 0 if more may wait, else the negated errno that ended it (-EAGAIN: no more).
+    int accept_waiting(operation& op) noexcept;
     void body_signal() noexcept override;
     // In a forked child: closes the eventfd and forgets the pool, which is not mapped there.
     void abandon_kernel_parts() noexcept;

@@ -11,12 +11,12 @@
 
 #include "driver/epoll/epoll_driver.hpp"
 #include "driver/epoll/park_word.hpp"
+#include "driver/non_blocking.hpp"
 
 namespace ringloop::epoll {
 namespace {
 
 // A multishot operation's share of one turn.
-constexpr int accepts_max = 64;
 constexpr int receives_max = 16;
 
 ssize_t answer(ssize_t result) noexcept {
@@ -27,26 +27,6 @@ short ready_now(int fd, unsigned events) noexcept {
     pollfd entry{fd, static_cast<short>(events), 0};
     return ::poll(&entry, 1, 0) < 0 ? short{0} : entry.revents;
 }
-
-// accept4 and connect heed the descriptor's own mode, which is the user's.
-class non_blocking {
-  public:
-    explicit non_blocking(int fd) noexcept : fd_(fd), flags_(::fcntl(fd, F_GETFL)) {
-        if (was_blocking()) ::fcntl(fd_, F_SETFL, flags_ | O_NONBLOCK);
-    }
-    ~non_blocking() {
-        if (was_blocking()) ::fcntl(fd_, F_SETFL, flags_);
-    }
-    non_blocking(const non_blocking&) = delete;
-    non_blocking& operator=(const non_blocking&) = delete;
-
-  private:
-    [[nodiscard]] bool was_blocking() const noexcept {
-        return flags_ >= 0 && (flags_ & O_NONBLOCK) == 0;
-    }
-    int fd_;
-    int flags_;
-};
 
 ssize_t transfer_now(int fd, const iovec& piece, std::int64_t offset, bool reads) noexcept {
     const ssize_t result = reads ? ::preadv2(fd, &piece, 1, offset, RWF_NOWAIT)
@@ -97,14 +77,12 @@ epoll_driver::outcome epoll_driver::attempt(operation& op, std::uint32_t events)
 }
 
 epoll_driver::outcome epoll_driver::attempt_accept(operation& op) noexcept {
-    const non_blocking mode(op.fd);
-    for (int i = 0; i < accepts_max; ++i) {
-        const ssize_t result =
-            answer(::accept4(op.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (result < 0 || !op.multishot) return settled(result);
-        complete(op, {.result = static_cast<std::int32_t>(result), .more = true});
+    if (op.multishot) {
+        const int ended = accept_waiting(op);
+        return ended == 0 ? outcome{outcome::kind::paused} : settled(ended);
     }
-    return {outcome::kind::paused};
+    const non_blocking mode(op.fd);
+    return settled(answer(::accept4(op.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
 }
 
 epoll_driver::outcome epoll_driver::attempt_connect(operation& op) noexcept {

@@ -44,10 +44,7 @@ void describe(const operation& op, io_uring_sqe& sqe) noexcept {
         case op_code::nop:
             return ::io_uring_prep_nop(&sqe);
         case op_code::accept:
-            if (op.multishot) {
-                return ::io_uring_prep_multishot_accept(&sqe, op.fd, nullptr, nullptr,
-                                                        SOCK_NONBLOCK | SOCK_CLOEXEC);
-            }
+            if (op.multishot) return ::io_uring_prep_poll_add(&sqe, op.fd, POLLIN);
             return ::io_uring_prep_accept(&sqe, op.fd, nullptr, nullptr,
                                           SOCK_NONBLOCK | SOCK_CLOEXEC);
         case op_code::connect:
@@ -80,8 +77,7 @@ void describe(const operation& op, io_uring_sqe& sqe) noexcept {
             return ::io_uring_prep_close(&sqe, op.fd);
         case op_code::rename:
             return ::io_uring_prep_renameat(&sqe, op.fd, a.paths.path, a.paths.new_directory,
-                                            a.paths.new_path,
-                                            static_cast<unsigned>(a.paths.flags));
+                                            a.paths.new_path, static_cast<unsigned>(a.paths.flags));
         case op_code::unlink:
             return ::io_uring_prep_unlinkat(&sqe, op.fd, a.path.path, a.path.flags);
         case op_code::mkdir:

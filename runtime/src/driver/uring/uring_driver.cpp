@@ -189,8 +189,17 @@ bool uring_driver::take(const io_uring_cqe& cqe) noexcept {
         s.next_free = free_slot_;
         free_slot_ = index;
     }
+    if (op.code == op_code::accept && op.multishot && c.result >= 0) c.result = accept_now(op);
     complete(op, c);
     return true;
+}
+
+// A repeating accept is a poll to the kernel, and the accepting is done here, in the turn: the
+// kernel's own would take connections for a process that is busy, away from others that share the
+// listener and have time. Returns what ends the poll: unless accepting failed, it is armed anew.
+int uring_driver::accept_now(operation& op) noexcept {
+    const int ended = op.cancel_requested ? 0 : accept_waiting(op);
+    return ended == 0 || ended == -EAGAIN ? -EINTR : ended;
 }
 
 // Handling a completion never submits, so this never recurses.

@@ -51,6 +51,7 @@ class uring_driver final : public kernel_driver {
     void enter_to_submit() noexcept;
     news reap() noexcept;
     bool take(const io_uring_cqe& cqe) noexcept;
+    int accept_now(operation& op) noexcept;
     void start_call(operation& op) noexcept;
     std::size_t drain_calls() noexcept;
     [[nodiscard]] bool pending() const noexcept { return ::io_uring_sq_ready(&ring_.io) != 0; }
