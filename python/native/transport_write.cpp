@@ -9,6 +9,7 @@
 #include <cassert>
 #include <cerrno>
 
+#include "pinned_buffer.hpp"
 #include "ringloop/bridge/python/errors.hpp"
 #include "transport.hpp"
 #include "transport_names.hpp"
@@ -60,10 +61,12 @@ snapshot whole(ref bytes) noexcept {
 // bytes are shared; a large view of bytes shares them too; everything else is copied now.
 snapshot take_snapshot(PyObject* data) noexcept {
     if (PyBytes_CheckExact(data)) return whole(ref::share(data));
-    if (PyMemoryView_Check(data)) {
+    if (PyMemoryView_Check(data) &&
+        PyMemoryView_GET_BUFFER(data)->len >= static_cast<Py_ssize_t>(borrow_bytes)) {
+        pinned_buffer held;  // a view that was released refuses: its memory may be gone
+        if (!held.take(data, PyBUF_FULL_RO)) return {};
         const Py_buffer* view = PyMemoryView_GET_BUFFER(data);
         if (view->obj != nullptr && PyBytes_CheckExact(view->obj) &&
-            view->len >= static_cast<Py_ssize_t>(borrow_bytes) &&
             PyBuffer_IsContiguous(view, 'C')) {
             return {ref::share(view->obj), static_cast<const char*>(view->buf),
                     static_cast<std::size_t>(view->len)};

@@ -303,3 +303,19 @@ async def test_writes_behind_a_close_are_dropped():
         transport.writelines([b"this", b"too"])
         await protocol.lost
         assert await elsewhere(read_all, far) == b"answer"
+
+
+@pytest.mark.parametrize("size", [100, 10_000])
+@pytest.mark.parametrize("how", ["write", "writelines"])
+async def test_a_released_view_is_refused(how, size):
+    """A large one of bytes was sent, from memory that was somebody else's by then."""
+    with tcp_pair() as (near, far):
+        transport, protocol = await attach(near)
+        view = memoryview(bytes(size))
+        view.release()
+        with pytest.raises(ValueError, match="released memoryview"):
+            transport.write(view) if how == "write" else transport.writelines([view])
+        transport.write(b"after")
+        assert await elsewhere(far.recv, 100) == b"after"
+        transport.close()
+        await protocol.lost
