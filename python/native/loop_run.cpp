@@ -48,18 +48,16 @@ int wait_virtually(loop_object* loop) {
     if (has_work(loop)) return 0;
     const idle what = idle_on_virtual_clock(loop);
     if (what == idle::failed) return -1;
-    if (what == idle::due) return PyErr_CheckSignals();
+    if (what == idle::due) return 0;
     const std::int64_t deadline_ns =
         what == idle::sleep ? no_deadline : native.now_ns() + loop->state.settle_ns;
     const wait_result result = wait_without_gil(loop, deadline_ns);
-    if (result == wait_result::interrupted) return PyErr_CheckSignals();
     if (result == wait_result::timed_out && what == idle::settle && !has_work(loop))
         return loop_jump(loop);
     return 0;
 }
 
-// Submits, and waits if there is nothing else to do. 0, or -1 with an exception set by a signal
-// handler.
+// Submits, and waits if there is nothing else to do. 0, or -1 with an exception set.
 int poll_or_wait(loop_object* loop) {
     loop_state& state = loop->state;
     scheduler& native = native_of(loop);
@@ -72,8 +70,7 @@ int poll_or_wait(loop_object* loop) {
     if (state.clock) return wait_virtually(loop);
     const std::int64_t deadline_ns =
         state.timers.empty() ? no_deadline : state.timers.first_deadline_ns();
-    if (wait_without_gil(loop, deadline_ns) == wait_result::interrupted)
-        return PyErr_CheckSignals();
+    wait_without_gil(loop, deadline_ns);
     return 0;
 }
 
@@ -127,7 +124,9 @@ int raise_fatal(loop_object* loop) noexcept {
 int turn(loop_object* loop) {
     loop_state& state = loop->state;
     run_turn_end_hooks(loop);
-    if (poll_or_wait(loop) < 0) return -1;
+    // A signal's handler that raises ends the run, as out of asyncio's select(); asked every time,
+    // for whatever else may have ended the wait together with the signal.
+    if (poll_or_wait(loop) < 0 || PyErr_CheckSignals() < 0) return -1;
     scheduler& native = native_of(loop);
     // A turn without I/O has nothing to limit: it reads no clock.
     const bool has_io = native.has_host_work();

@@ -440,3 +440,19 @@ def test_a_handler_for_sigchld_may_be_added(loop: Any) -> None:
     loop.call_soon(signal.raise_signal, signal.SIGCHLD)
     deliver(loop)
     assert seen == ["child"]
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit])
+def test_what_a_signals_handler_raises_ends_an_idle_run(run: Run, kind: type) -> None:
+    """What pytest-timeout and the like do. On the ring it was logged, and the run went on."""
+    def on_alarm(number: int, frame: object) -> None:
+        raise kind("time is up")
+
+    before = signal.signal(signal.SIGALRM, on_alarm)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(kind, match="time is up"):
+            run(asyncio.sleep(30))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
