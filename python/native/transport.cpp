@@ -33,22 +33,10 @@ bool is_buffered(PyObject* protocol) noexcept {
     return answer > 0;
 }
 
-void drop(protocol_method& m) noexcept {
-    m.takes_self = false;
-    Py_CLEAR(m.callable);
-}
-
-// A protocol without the method is an error only once it is called, as in asyncio.
-protocol_method look_up(PyObject* protocol, PyObject* name) noexcept {
-    ref found = ref::steal(PyObject_GetAttr(protocol, name));
-    if (!found) {
-        PyErr_Clear();
-        return {};
-    }
-    if (PyMethod_Check(found.get()) && PyMethod_Self(found.get()) == protocol) {
-        return {Py_NewRef(PyMethod_Function(found.get())), true};
-    }
-    return {found.release(), false};
+bool has_method(PyObject* protocol, PyObject* name) noexcept {
+    const ref found = ref::steal(PyObject_GetAttr(protocol, name));
+    if (!found) PyErr_Clear();
+    return static_cast<bool>(found);
 }
 
 int attach_to_server(PyObject* self, PyObject* server) noexcept {
@@ -141,8 +129,6 @@ void keep_first(ref& first) noexcept {
 }
 
 void forget_protocol(transport_state& t) noexcept {
-    drop(t.received);
-    drop(t.get_buffer);
     Py_CLEAR(t.reader);
     Py_CLEAR(t.held);
     Py_CLEAR(t.protocol);
@@ -153,23 +139,12 @@ void forget_protocol(transport_state& t) noexcept {
 long live_transports = 0;
 
 void transport_set_protocol(transport_state& t, PyObject* protocol) noexcept {
-    bool buffered = is_buffered(protocol);
-    protocol_method received;
-    protocol_method get_buffer;
-    if (!buffered) received = look_up(protocol, names().data_received);
-    if (received.callable == nullptr) {
-        // A protocol that has no data_received() but get_buffer() is a buffered one by its shape.
-        get_buffer = look_up(protocol, names().get_buffer);
-        buffered = buffered || get_buffer.callable != nullptr;
-        if (buffered) received = look_up(protocol, names().buffer_updated);
-    }
-    std::swap(t.received, received);
-    std::swap(t.get_buffer, get_buffer);
+    // One that has no data_received() but get_buffer() is a buffered one by its shape.
+    const bool buffered = is_buffered(protocol) || (!has_method(protocol, names().data_received) &&
+                                                    has_method(protocol, names().get_buffer));
     t.kind = buffered ? feed::buffered : feed::data;
     ref reader = ref::steal(std::exchange(t.reader, nullptr));
     ref previous = ref::steal(std::exchange(t.protocol, Py_NewRef(protocol)));
-    drop(received);
-    drop(get_buffer);
     stream_protocol_changed(t);
 }
 

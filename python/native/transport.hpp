@@ -30,13 +30,6 @@ enum class feed : std::uint8_t {
     stream,    // straight into a stock StreamReader's buffer (streams.hpp)
 };
 
-// A method of the protocol, looked up once. Plain Python methods are kept as their function, which
-// all connections share (no bound method per connection).
-struct protocol_method {
-    PyObject* callable = nullptr;
-    bool takes_self = false;
-};
-
 // What reading stopped at, while the protocol could not be told (reading paused).
 inline constexpr int nothing_held = 1;  // else 0: end of stream, < 0: negated errno
 
@@ -51,8 +44,6 @@ struct transport_state {
     turn_end_hook turn_end;
     PyObject* protocol = nullptr;  // null: disconnected
     PyObject* context = nullptr;   // every callback of this connection runs in it
-    protocol_method received;      // data_received or buffer_updated
-    protocol_method get_buffer;    // buffered only
     PyObject* reader = nullptr;    // stream only: its stream_link
     PyObject* socket = nullptr;    // the Python socket, if there is one
     PyObject* server = nullptr;

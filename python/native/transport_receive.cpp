@@ -38,18 +38,11 @@ char* scratch() noexcept {
     return memory.get();
 }
 
-// Calls a cached method of the protocol; a missing one raises as a look-up at the call would.
-ref call_method(transport_state& t, const protocol_method& m, PyObject* name,
-                PyObject* argument) noexcept {
+// Looked up at each call, as asyncio does: protocols that are state machines assign their methods
+// anew.
+ref call_protocol(transport_state& t, PyObject* name, PyObject* argument) noexcept {
     ref protocol = ref::share(t.protocol);
-    if (m.callable == nullptr) {
-        return ref::steal(PyObject_CallMethodOneArg(protocol.get(), name, argument));
-    }
-    ref callable = ref::share(m.callable);
-    PyObject* arguments[3] = {nullptr, protocol.get(), argument};
-    const std::size_t first = m.takes_self ? 1 : 2;
-    return ref::steal(PyObject_Vectorcall(callable.get(), arguments + first,
-                                          (3 - first) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+    return ref::steal(PyObject_CallMethodOneArg(protocol.get(), name, argument));
 }
 
 bool wants_reading(const transport_state& t) noexcept {
@@ -85,14 +78,14 @@ void hold(transport_state& t, const char* data, std::size_t size) noexcept {
 }
 
 void deliver_data(transport_state& t, PyObject* bytes) noexcept {
-    ref done = call_method(t, t.received, names().data_received, bytes);
+    ref done = call_protocol(t, names().data_received, bytes);
     if (!done) transport_failed(t, "Fatal error: protocol.data_received() call failed.");
 }
 
 // protocol.get_buffer(-1), exported for writing. False: the connection has been failed.
 bool borrow_buffer(transport_state& t, Py_buffer& view) noexcept {
     static PyObject* const any_size = PyLong_FromLong(-1);
-    ref buffer = call_method(t, t.get_buffer, names().get_buffer, any_size);
+    ref buffer = call_protocol(t, names().get_buffer, any_size);
     if (buffer && PyObject_GetBuffer(buffer.get(), &view, PyBUF_WRITABLE) == 0) {
         if (view.len > 0) return true;
         PyBuffer_Release(&view);
@@ -104,15 +97,21 @@ bool borrow_buffer(transport_state& t, Py_buffer& view) noexcept {
 
 bool tell_updated(transport_state& t, std::size_t size) noexcept {
     ref number = ref::steal(PyLong_FromSize_t(size));
-    ref done = number ? call_method(t, t.received, names().buffer_updated, number.get()) : ref();
+    ref done = number ? call_protocol(t, names().buffer_updated, number.get()) : ref();
     if (!done) transport_failed(t, "Fatal error: protocol.buffer_updated() call failed.");
     return static_cast<bool>(done);
 }
 
 // Copies to the protocol's buffers until all is delivered; returns what was taken.
 std::size_t deliver_buffered(transport_state& t, const char* data, std::size_t size) noexcept {
+    const ref asked = ref::share(t.protocol);
     Py_buffer view;
     if (!borrow_buffer(t, view)) return size;
+    if (t.protocol !=
+        asked.get()) {  // replaced by its own get_buffer(): the data is the next one's
+        PyBuffer_Release(&view);
+        return 0;
+    }
     const std::size_t taken = std::min(size, static_cast<std::size_t>(view.len));
     std::memcpy(view.buf, data, taken);
     PyBuffer_Release(&view);
@@ -223,7 +222,12 @@ void on_received(transport_state& t, const completion& result) noexcept {
 std::size_t read_once(transport_state& t, bool& full) noexcept {
     Py_buffer view;
     const bool borrowed = t.kind == feed::buffered;
+    const ref asked = ref::share(t.protocol);
     if (borrowed && !borrow_buffer(t, view)) return 0;
+    if (borrowed && t.protocol != asked.get() && !deaf(t)) {  // replaced by its own get_buffer()
+        PyBuffer_Release(&view);
+        return read_once(t, full);
+    }
     iovec piece = borrowed ? iovec{view.buf, static_cast<std::size_t>(view.len)}
                            : iovec{scratch(), scratch_bytes};
     const bool still = !deaf(t);  // get_buffer() may have closed it

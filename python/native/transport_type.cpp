@@ -162,8 +162,6 @@ int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
     if (const int result = visit_base_slots(self, visit, arg); result != 0) return result;
     Py_VISIT(t.protocol);
     Py_VISIT(t.context);
-    Py_VISIT(t.received.callable);
-    Py_VISIT(t.get_buffer.callable);
     Py_VISIT(t.reader);
     Py_VISIT(t.socket);
     Py_VISIT(t.server);
@@ -178,8 +176,6 @@ int clear(PyObject* self) noexcept {
     clear_base_slots(self);
     Py_CLEAR(t.protocol);
     Py_CLEAR(t.context);
-    Py_CLEAR(t.received.callable);
-    Py_CLEAR(t.get_buffer.callable);
     Py_CLEAR(t.reader);
     Py_CLEAR(t.socket);
     Py_CLEAR(t.server);

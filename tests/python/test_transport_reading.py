@@ -284,3 +284,58 @@ async def test_changing_to_a_buffered_protocol_between_two_pieces():
         assert protocol.successor.received == b"second"
         transport.abort()
         await protocol.successor.lost
+
+
+@pytest.mark.parametrize("buffered", [False, True])
+async def test_methods_that_the_protocol_assigns_anew_are_called(buffered):
+    """As in asyncio: protocols that are state machines do so. They were looked up once."""
+    class Machine(Buffered if buffered else Recorder):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[str] = []
+
+        def first(self, _: object) -> None:
+            self.seen.append("first")
+            setattr(self, "buffer_updated" if buffered else "data_received", self.second)
+
+        def second(self, _: object) -> None:
+            self.seen.append("second")
+
+        data_received = buffer_updated = first
+
+    with tcp_pair() as (near, far):
+        transport, protocol = await attach(near, Machine)
+        for expected in (["first"], ["first", "second"]):
+            far.send(b"x")
+            while len(protocol.seen) < len(expected):
+                await asyncio.sleep(0.001)
+            assert protocol.seen == expected
+        Machine.second = Machine.first      # type: ignore[method-assign]
+        far.send(b"x")
+        while len(protocol.seen) < 3:
+            await asyncio.sleep(0.001)
+        transport.close()
+        await protocol.lost
+
+
+@pytest.mark.parametrize("size", [5, 300_000])
+async def test_a_protocol_that_get_buffer_replaces_is_given_no_data(size):
+    """Its successor got the number of bytes as data, and the bytes were lost."""
+    after = Recorder()
+
+    class Gone(Buffered):
+        def get_buffer(self, sizehint):
+            after.connection_made(self.transport)
+            self.transport.set_protocol(after)
+            return super().get_buffer(sizehint)
+
+    payload = random.Random(1).randbytes(size)
+    with tcp_pair() as (near, far):
+        transport, protocol = await attach(near, Gone)
+        sending = asyncio.ensure_future(elsewhere(far.sendall, payload))
+        while len(after.received) < size:
+            await asyncio.sleep(0.001)
+        await sending
+        assert bytes(after.received) == payload and not protocol.received
+        transport.close()
+        await after.lost
