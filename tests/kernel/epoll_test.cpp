@@ -161,7 +161,9 @@ TEST_CASE("an open that is stuck in the file pool can be given up") {
 }
 
 TEST_CASE("what waits behind a stuck open runs when that is given up") {
-    workbench bench({.choice = backend::epoll, .file_threads_max = 1});
+    driver_config one_worker;
+    one_worker.file_threads_max = 1;
+    workbench bench({backend::epoll}, one_worker);
     driver& d = *bench.d;
     const std::string path = "/tmp/ringloop_fifo_" + std::to_string(::getpid());
     ::unlink(path.c_str());
