@@ -330,6 +330,7 @@ async def test_the_recorder_sees_one_life_per_connection():
 def test_a_busy_process_leaves_connections_to_others_that_share_the_listener(run):
     """As workers of a pre-forking server do. The kernel accepted for the busy one."""
     busy_s = 1.0
+    busy = threading.Event()
 
     async def serve_shared(listener: socket.socket) -> None:
         server = await asyncio.get_running_loop().create_server(Echo, sock=listener)
@@ -351,7 +352,8 @@ def test_a_busy_process_leaves_connections_to_others_that_share_the_listener(run
                 assert await elsewhere(one.recv, 1) == b"x"
             await asyncio.sleep(0.2)
             took = asyncio.ensure_future(asyncio.to_thread(clients))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0)
+            busy.set()
             end_s = time.monotonic() + busy_s
             while time.monotonic() < end_s:     # computes, and lets the other thread in
                 sum(range(1000))
@@ -362,7 +364,7 @@ def test_a_busy_process_leaves_connections_to_others_that_share_the_listener(run
 
         def clients() -> list[float]:
             took = []
-            time.sleep(0.2)
+            assert busy.wait(30)
             for _ in range(8):
                 begin_s = time.monotonic()
                 with socket.create_connection(address, 30) as one:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from typing import Iterator
 
@@ -101,9 +102,19 @@ def _opens_function(head: str) -> bool:
         or "operator" in before_list
 
 
+_PUBLIC = re.compile(r"(runtime|bridge|kernels)/include/")
+
+
+def _says_threads(lines: list[str]) -> bool:
+    head = itertools.takewhile(lambda line: line.startswith("//"), lines)
+    return re.search(r"thread|GIL", "\n".join(head), re.IGNORECASE) is not None
+
+
 def contract(source: Source) -> Iterator[Finding]:
-    """The first thing in a file says what it is for."""
+    """The first thing in a file says what it is for; a public header's also for which threads."""
     lines = source.lines
+    if _PUBLIC.match(source.path) and source.is_cpp and not _says_threads(lines):
+        yield from source.finding(1, "contract", "say in the head which threads may use it")
     if source.is_cpp:
         good = bool(lines) and lines[0].startswith("//")
     elif source.is_python:

@@ -20,6 +20,8 @@ def fires(rule: Rule, path: str, text: str) -> list[str]:
     ("columns", "python/ringloop/a.py", "x = 1 ", "x = 1"),
     ("file-length", "runtime/src/a.cpp", "x\n" * 801, "x\n" * 800),
     ("contract", "runtime/src/a.cpp", "int x;\n", HEAD + "int x;\n"),
+    ("contract", "runtime/include/ringloop/a.hpp", "// What.\n#pragma once\nint x;\n",
+     "// What. Thread: any.\n#pragma once\nint x;\n"),
     ("contract", "python/ringloop/a.py", "x = 1\n", '"""What."""\nx = 1\n'),
     ("contract", "cmake/a.cmake", "set(x 1)\n", "# What.\nset(x 1)\n"),
     ("layers", "runtime/src/a.cpp", "#include <Python.h>\n", "#include <vector>\n"),

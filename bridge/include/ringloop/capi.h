@@ -9,7 +9,8 @@
 // in the module's initialisation; null: an exception is set.
 //
 // Nothing is linked. The table grows at its end only: a module works with every ringloop whose
-// version is at least the one that it was compiled for. Plain C; usable from C++.
+// version is at least the one that it was compiled for. Plain C; usable from C++. Threads: each
+// function says which, and whether it needs the GIL.
 #ifndef RINGLOOP_CAPI_H
 #define RINGLOOP_CAPI_H
 

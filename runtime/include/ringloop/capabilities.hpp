@@ -1,4 +1,5 @@
-// capabilities: which kernel interface a driver uses and why, for people and for tests.
+// capabilities: which kernel interface a driver uses and why, for people and for tests. Plain data:
+// any thread may read a copy.
 #pragma once
 
 #include <cstdint>

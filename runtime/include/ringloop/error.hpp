@@ -6,6 +6,8 @@
 //
 // Where failure is part of the plan, members of streams take a std::error_code& as last argument:
 // it gets the code (success clears it) and nothing is thrown for it. A stop still throws.
+//
+// Thread: exceptions and codes are values and go from one to another.
 #pragma once
 
 #include <exception>

@@ -1,6 +1,6 @@
 // kernel_abi: what the drivers rely on in the kernel's io_uring interface, by number, so that old
 // headers build and tests can name an opcode without the ring's headers. runtime/src/driver/uring
-// checks each number and layout against the headers at compile time.
+// checks each number and layout against the headers at compile time. Constants: any thread.
 #pragma once
 
 namespace ringloop::kernel_abi {

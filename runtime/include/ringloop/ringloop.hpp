@@ -1,6 +1,8 @@
 // ringloop: everything a native application includes. A table of contents.
 //
-// net/tls.hpp is in it where the target ringloop::tls is linked.
+// net/tls.hpp is in it where the target ringloop::tls is linked. Each header says which threads may
+// use what it declares; where it says nothing else, that is the thread of the scheduler that it was
+// made on.
 #pragma once
 
 #include "ringloop/buffer.hpp"             // bytes on loan from the ring

@@ -5,7 +5,7 @@
 // Runs the task on a scheduler of its own until it has ended. SIGINT and SIGTERM ask it to stop
 // (stop.hpp); a second one has its usual effect, so that a program that does not stop can be ended.
 // Returns 0, also after such a stop; what the task throws otherwise is thrown here. The previous
-// signal handlers are put back. One run() at a time per process.
+// signal handlers are put back. Thread: any, but one run() at a time per process.
 #pragma once
 
 #include "ringloop/driver.hpp"

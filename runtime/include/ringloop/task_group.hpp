@@ -12,6 +12,7 @@
 // set_error_log()'s handler. operation_cancelled caused by a stop of the group is no failure.
 // Lifetime: the body's own locals end with the body, before the tasks: what tasks refer to, even a
 // lambda that is itself a coroutine, is declared outside of with_group().
+// Thread: the awaiting task's scheduler's; spawn() from there only.
 // Cancel: a stop from outside stops the body and the tasks; with_group() throws operation_cancelled
 // after all have ended.
 #pragma once

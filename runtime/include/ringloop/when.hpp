@@ -1,8 +1,8 @@
 // Combinators: a task with a stop token, with a time limit, out of a stop's reach; several at once,
 // all of them or the first.
 //
-// All wait for what they started: nothing is left behind. Cancel: passed on to the tasks, but by
-// shield().
+// All wait for what they started: nothing is left behind. Thread: the awaiting task's scheduler's,
+// where all that they start runs, too. Cancel: passed on to the tasks, but by shield().
 #pragma once
 
 #include <chrono>

@@ -3,6 +3,7 @@
 // The operation lives in the awaiter, the awaiter in the coroutine's frame; the coroutine goes on
 // only after the last completion, so the frame outlives the operation. A stop request cancels the
 // operation; a result that was faster is returned. Errors: finish() throws what error.hpp says.
+// Thread: the scheduler's.
 #pragma once
 
 #include <coroutine>

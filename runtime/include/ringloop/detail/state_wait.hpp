@@ -2,7 +2,7 @@
 //
 // The object keeps one pointer to its waiter, the slot. wake() resumes the waiter; a stop request
 // takes it out of the slot and resumes it. Whoever is woken looks at the object's state, and at
-// stopped() if there is nothing.
+// stopped() if there is nothing. Thread: the scheduler's.
 #pragma once
 
 #include <coroutine>

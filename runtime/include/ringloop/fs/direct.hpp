@@ -7,6 +7,7 @@
 //
 // A read or write whose memory, offset or size is not a multiple of what the file needs fails with
 // EINVAL; only the read that meets the end of the file may come back shorter.
+// Thread: a scheduler's; a buffer is plain memory.
 #pragma once
 
 #include <cstddef>

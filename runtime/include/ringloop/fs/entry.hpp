@@ -1,4 +1,4 @@
-// directory_entry: what a directory says of one of its entries. Plain data.
+// directory_entry: what a directory says of one of its entries. Plain data, for any thread.
 #pragma once
 
 #include <cstdint>

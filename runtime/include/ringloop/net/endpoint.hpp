@@ -1,4 +1,5 @@
-// endpoint: a numeric IPv4 or IPv6 address with a port. A value; no name is ever looked up.
+// endpoint: a numeric IPv4 or IPv6 address with a port. A value, for any thread; no name is ever
+// looked up.
 #pragma once
 
 #include <netinet/in.h>

@@ -1,7 +1,7 @@
 // ready: waits until a descriptor of any kind is readable, writable … (one-shot poll).
 //
 // Returns the events (POLLIN, POLLOUT, POLLERR, POLLHUP …). The caller owns the descriptor and
-// closes it only after the await has ended. Cancel loses nothing.
+// closes it only after the await has ended. Thread: a scheduler's. Cancel loses nothing.
 #pragma once
 
 #include <poll.h>

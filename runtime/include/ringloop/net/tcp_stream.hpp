@@ -1,4 +1,4 @@
-// tcp_stream: a connected TCP socket. Reading, writing, closing: byte_stream.hpp.
+// tcp_stream: a connected TCP socket. Reading, writing, closing, threads, cancels: byte_stream.hpp.
 #pragma once
 
 #include "ringloop/net/byte_stream.hpp"

@@ -11,6 +11,8 @@
 // certificate is for the host that it asked for; nothing less by default. OpenSSL only computes, on
 // memory: bytes travel by the scheduler's driver, as for every other stream.
 //
+// Thread: a stream's scheduler's; a context is shared by all, on any thread.
+//
 // Needs the CMake target ringloop::tls, which is there if OpenSSL 3.0 or newer was found.
 //
 // Errors: ringloop::error for sockets and files, its kind tls_error for what TLS objects to;

@@ -1,4 +1,5 @@
-// unix_endpoint: the address of a Unix socket: a path, an abstract name, or none. A value.
+// unix_endpoint: the address of a Unix socket: a path, an abstract name, or none. A value, for any
+// thread.
 #pragma once
 
 #include <sys/socket.h>

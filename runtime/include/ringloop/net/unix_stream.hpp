@@ -1,5 +1,5 @@
-// unix_stream: a connected Unix stream socket. Reading, writing, closing: byte_stream.hpp; beside
-// bytes it carries open descriptors.
+// unix_stream: a connected Unix stream socket. Reading, writing, closing, threads, cancels:
+// byte_stream.hpp; beside bytes it carries open descriptors.
 #pragma once
 
 #include <cstddef>

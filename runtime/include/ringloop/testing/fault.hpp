@@ -6,7 +6,7 @@
 //     enter  hand-overs of queued submissions
 //     wait   sleeps of the driver
 // A clean run's record of steps is the list of places where faults can be planned. Everything here
-// is plain data for tests; nothing knows the driver.
+// is plain data for tests, for any thread; nothing knows the driver.
 #pragma once
 
 #include <cstdint>

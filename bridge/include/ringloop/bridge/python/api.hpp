@@ -1,6 +1,6 @@
 // The C table by which other extension modules share this process's runtime: capsule
 // "ringloop._native.api". A module that uses it links none of ringloop's libraries; headers of
-// bridge/core are enough. Modules of others use its C half alone: capi.h.
+// bridge/core are enough. Modules of others use its C half alone: capi.h. Threads: as it says.
 #pragma once
 
 #include <Python.h>

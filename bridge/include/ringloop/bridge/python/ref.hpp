@@ -1,4 +1,5 @@
 // ref: one owned reference to a Python object. Every member needs the GIL.
+// Thread: any.
 #pragma once
 
 #include <Python.h>

@@ -1,4 +1,5 @@
 // address_of: where a socket is bound, or whom it is connected to, by the driver's verb for it.
+// Thread: the driver's.
 #pragma once
 
 #include <sys/socket.h>

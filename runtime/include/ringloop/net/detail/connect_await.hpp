@@ -1,4 +1,5 @@
-// connect_await: connects a non-blocking socket; the awaiter keeps a copy of the address.
+// connect_await: connects a non-blocking socket; the awaiter keeps a copy of the address. Thread:
+// the scheduler's.
 #pragma once
 
 #include "ringloop/detail/operation_await.hpp"

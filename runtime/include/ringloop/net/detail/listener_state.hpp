@@ -3,7 +3,7 @@
 // One multishot accept is armed at the first accept() and stays armed; connections queue up. When
 // `waiting_max` wait it is taken back until they were taken: the rest stays in the kernel's
 // backlog. Out of descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM): armed again after
-// `retry_ns`, no spinning, nothing thrown.
+// `retry_ns`, no spinning, nothing thrown. Thread: the scheduler's.
 #pragma once
 
 #include <coroutine>

@@ -7,6 +7,7 @@
 // handed out while half of the pool is on loan, is copied and its buffer given back: a slow holder
 // starves nobody.
 // Sending. One direct attempt; only what the socket does not take becomes an operation.
+// Thread: the scheduler's.
 #pragma once
 
 #include <sys/socket.h>
