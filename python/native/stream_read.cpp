@@ -55,7 +55,7 @@ PyMethodDef link_methods[] = {{"cancelled", link_cancelled, METH_NOARGS, nullptr
                               {nullptr, nullptr, 0, nullptr}};
 
 void link_dealloc(PyObject* self) noexcept {
-    assert(link_of(self).parked == nullptr);
+    assert(link_of(self).parked == nullptr && link_of(self).holder == nullptr);
     PyTypeObject* type = Py_TYPE(self);
     Py_XDECREF(link_of(self).reader);
     type->tp_free(self);
@@ -121,7 +121,14 @@ stream_read::stream_read(PyObject* reader, stream_link* link, read_kind kind, Py
       kind_(kind) {}
 
 stream_read::~stream_read() {
-    assert(link_of(link_.get()).parked != this);
+    stream_link& link = link_of(link_.get());
+    assert(link.parked != this);
+    if (link.holder != this) return;
+    link.holder = nullptr;
+    if (link.parked == nullptr) return;
+    ref pending = bridge::take_exception();
+    link.parked->look_again();
+    if (pending) bridge::restore_exception(std::move(pending));
 }
 
 void stream_read::start(bridge::loop_host&, bridge::awaitable& owner) noexcept {
@@ -131,7 +138,7 @@ void stream_read::start(bridge::loop_host&, bridge::awaitable& owner) noexcept {
         keep_error();
     } else if (exception.get() != Py_None) {
         error_ = std::move(exception);
-    } else if (!evaluate_buffer() && !error_) {
+    } else if (link_of(link_.get()).holder != nullptr || !evaluate_buffer()) {
         if (park()) {
             takes_back = true;  // from here on a task can be cancelled between the end and the take
             return;
@@ -210,24 +217,30 @@ void stream_read::undelivered(PyObject* value) noexcept {
     if (pending) bridge::restore_exception(std::move(pending));
 }
 
+void stream_read::end() noexcept {
+    unpark();
+    if (value_ && PyBytes_GET_SIZE(value_.get()) != 0) link_of(link_.get()).holder = this;
+    owner_->finish();
+}
+
 std::size_t stream_read::offer(const char* data, std::size_t size) noexcept {
+    if (link_of(link_.get()).holder != nullptr) return 0;
     std::size_t taken = 0;
     scanned_ = 0;
     const bool over = evaluate(data, size, false, taken);
     if (!over) return 0;
-    unpark();
-    owner_->finish();
+    end();
     return taken;
 }
 
 void stream_read::look_again() noexcept {
-    if (!evaluate_buffer()) {
-        // Stock code took the waiter away to wake us, but there is not enough yet.
+    if (link_of(link_.get()).holder != nullptr || !evaluate_buffer()) {
+        // Stock code took the waiter away to wake us, but there is not enough yet, or others' bytes
+        // may come back first.
         if (PyObject_SetAttr(reader_.get(), stream_name()._waiter, link_.get()) == 0) return;
         keep_error();
     }
-    unpark();
-    owner_->finish();
+    end();
 }
 
 void stream_read::fail(PyObject* exception) noexcept {

@@ -5,7 +5,8 @@
 // `_limit`), so stock methods and native ones mix freely. A read that has to wait puts its link
 // into `reader._waiter`: feed_eof(), set_exception() and a stock feed_data() wake it as they would
 // wake a Future. Bytes are consumed only when the read ends; a read that is cancelled in between
-// gives them back. Thread: the loop's, GIL held.
+// gives them back, and only then does the next one look at the buffer. Thread: the loop's, GIL
+// held.
 #pragma once
 
 #include <Python.h>
@@ -22,6 +23,9 @@ class stream_read;
 struct stream_link {
     PyObject_HEAD PyObject* reader;  // weak reference to the StreamReader
     stream_read* parked;             // the read that waits, or null
+    // The read whose bytes have not been taken yet, or null: it may still give them back, so that
+    // the one behind it waits, whatever the buffer has.
+    stream_read* holder;
 };
 
 extern PyTypeObject* stream_link_type;
@@ -64,6 +68,7 @@ class stream_read final : public bridge::source {
     [[nodiscard]] bool evaluate_buffer() noexcept;
     [[nodiscard]] bool park() noexcept;
     void unpark() noexcept;
+    void end() noexcept;  // what it took while parked is its own once its task has it
     void keep_error() noexcept { error_ = bridge::take_exception(); }
 
     bridge::ref reader_;

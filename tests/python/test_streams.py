@@ -478,3 +478,61 @@ def test_random_reads_give_what_they_give_on_asyncio(seed, run):
     for mine, theirs in zip(ours, stock):
         assert mine == theirs
     assert len(ours) == len(stock)
+
+
+@pytest.mark.parametrize("ahead", range(6))
+async def test_bytes_that_a_cancelled_read_gives_back_come_before_later_ones(ahead):
+    """A read in the same turn got the bytes behind them."""
+    with tcp_pair() as pair:
+        reader, writer = await open_pair(pair)
+        first = asyncio.create_task(reader.readexactly(3))
+        await turns()
+        pair[1].sendall(b"abcdef")
+        for _ in range(ahead):
+            await asyncio.sleep(0)
+        first.cancel()
+        got = await reader.read(6) if first.done() else b""
+        if first.done() and not first.cancelled():
+            got = first.result() + got
+        while len(got) < 6:
+            try:
+                got += await reader.read(6)
+            except RuntimeError:    # `first` has not seen its cancel
+                await asyncio.sleep(0)
+        assert got == b"abcdef"
+        await close(writer)
+
+
+@pytest.mark.parametrize("kind", ["given back", "taken"])
+async def test_a_read_behind_one_that_has_its_bytes_waits_for_what_becomes_of_them(kind):
+    """It found the buffer empty and slept, while bytes came back to it."""
+    with tcp_pair() as pair:
+        reader, writer = await open_pair(pair)
+        first, second, third = reader.readexactly(5), reader.read(100), reader.read(100)
+
+        async def wait(read):
+            return await read
+
+        waiting = asyncio.create_task(wait(first))
+        await turns()
+        behind = []
+
+        def done(_):    # runs behind the first task's wake-up, which is still to come or just was
+            if kind == "given back":
+                waiting.cancel()
+            behind.append(asyncio.create_task(wait(second)))
+
+        callbacks = [done]
+        first.add_done_callback(lambda _: callbacks.pop()(None))
+        pair[1].sendall(b"hello")
+        while callbacks:
+            await asyncio.sleep(0)
+        if waiting.done() and kind == "given back":
+            assert waiting.result() == b"hello"
+            pair[1].sendall(b"hello")
+        elif kind == "taken":
+            assert await waiting == b"hello"
+            pair[1].sendall(b"hello")
+        assert await asyncio.wait_for(behind[0], 30) == b"hello"
+        third.close()
+        await close(writer)
