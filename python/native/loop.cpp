@@ -107,6 +107,7 @@ void tear_down(loop_object* loop) noexcept {
     loop_clear_queues(loop);
     if (!state.forked) {
         state.host->end_all();
+        socket_place::forget_all(state.host.get());
         state.native->io().flush();
         state.native->io().retire_all();
         // More than once: posts may wait behind those that the last turn left over.

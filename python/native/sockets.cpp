@@ -19,7 +19,27 @@ using bridge::ref;
 void socket_work::start(bridge::loop_host& host, bridge::awaitable& owner) noexcept {
     bind(host, owner);
     if (find_fd() < 0) return fail(-EBADF);
-    begin();
+    if (enter(fd, order_, whose())) begin();
+}
+
+void socket_work::go() noexcept {
+    find_fd() < 0 ? fail(-EBADF) : begin();
+}
+
+void socket_work::request_cancel() noexcept {
+    if (!waits()) return operation_source::request_cancel();
+    cancelling = true;
+    leave();
+    finish();
+}
+
+void socket_work::collect() noexcept {
+    waits() ? request_cancel() : operation_source::collect();
+}
+
+void socket_work::finish() noexcept {
+    const put_off until_told;  // the next begins, and may end, when this call's task was woken
+    owner().finish();
 }
 
 int socket_work::find_fd() noexcept {
@@ -50,17 +70,8 @@ void socket_work::landed() noexcept {
     let_close();
 }
 
-socket_work* socket_work::oldest_receive() noexcept {
-    socket_work* oldest = nullptr;
-    for (socket_work* work = first_; work != nullptr; work = work->next_) {
-        if (work->receives_bytes() && !work->cancelling && work->socket() == socket() &&
-            &work->host() == &host())
-            oldest = work;
-    }
-    return oldest;
-}
-
 void socket_work::forget_all_after_fork() noexcept {
+    forget_all(nullptr);
     while (first_ != nullptr) first_->landed();
 }
 
@@ -81,7 +92,7 @@ void socket_work::let_close() noexcept {
 
 void socket_work::fail(long result) noexcept {
     error = static_cast<int>(result < 0 ? -result : result);
-    owner().finish();
+    finish();
 }
 
 bool socket_work::raise_error() noexcept {
@@ -156,8 +167,7 @@ PyObject* sock_recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count
 PyObject* sock_sendall(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
     PyObject* given[2];
     if (!bind({"sock_sendall", sendall_names, 2, 2}, args, count, names, given)) return nullptr;
-    loop_object* loop = checked(self, given[0]);
-    return loop == nullptr ? nullptr : await_send_all(io_of(loop), given[0], given[1]);
+    return checked(self, given[0]) == nullptr ? nullptr : await_send_all(given[0], given[1]);
 }
 
 PyObject* sock_recvfrom(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
@@ -202,6 +212,11 @@ PyObject* sock_writable(PyObject* self, PyObject* socket) {
     return await_call(socket, ready_for::writing, nullptr, nullptr, 0);
 }
 
+// For sock_sendfile: an object that keeps its place before later writers while it lives.
+PyObject* sock_send_turn(PyObject* self, PyObject* socket) {
+    return checked(self, socket) == nullptr ? nullptr : await_send_turn(socket);
+}
+
 constexpr int with_names = METH_FASTCALL | METH_KEYWORDS;
 
 PyMethodDef methods[] = {
@@ -221,6 +236,7 @@ PyMethodDef methods[] = {
     {"sock_accept", bridge::method(sock_accept), with_names,
      "sock_accept($self, sock)\n--\n\n(connection, address) of the next client."},
     {"_sock_writable", sock_writable, METH_O, "Waits until the socket is writable."},
+    {"_sock_send_turn", sock_send_turn, METH_O, "Waits until earlier writers are done."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};

@@ -1,11 +1,16 @@
 // What cancelled sock_* calls received all the same, for the next call on that socket. Rare, so it
 // lives beside the sockets: in a WeakKeyDictionary, socket -> {kind: list of values, oldest first}.
+// What was received is of one kind, "bytes": (bytes, address) each.
 #include "sockets.hpp"
+
+#include <sys/socket.h>
 
 namespace ringloop::python {
 namespace {
 
 using bridge::ref;
+
+constexpr const char* received_kind = "bytes";
 
 PyObject* kept_by_socket = nullptr;
 // 0: nobody needs to look. What a socket had that has gone stays counted.
@@ -35,6 +40,10 @@ int prepare_kept() noexcept {
     return kept_by_socket != nullptr ? 0 : -1;
 }
 
+bool nothing_kept() noexcept {
+    return kept_count == 0;
+}
+
 PyObject* take_kept(PyObject* socket, const char* kind) noexcept {
     if (kept_count == 0) return nullptr;
     const ref list = list_of(socket, kind, false);
@@ -58,13 +67,63 @@ void keep(PyObject* socket, const char* kind, PyObject* value) noexcept {
     if (saved) bridge::restore_exception(ref::share(saved.get()));
 }
 
-void keep_bytes(PyObject* socket, const char* data, std::size_t size) noexcept {
-    if (size == 0) return;
+void keep_bytes(PyObject* socket, PyObject* bytes, PyObject* address) noexcept {
+    const ref saved = bridge::take_exception();
+    const ref pair = ref::steal(PyTuple_Pack(2, bytes, address));
+    const ref list = pair ? list_of(socket, received_kind, true) : ref();
+    if (!list || PyList_Insert(list.get(), 0, pair.get()) < 0)
+        PyErr_WriteUnraisable(socket);
+    else
+        ++kept_count;
+    if (saved) bridge::restore_exception(ref::share(saved.get()));
+}
+
+void keep_bytes(PyObject* socket, const char* data, std::size_t size, PyObject* address) noexcept {
+    const ref saved = bridge::take_exception();
     const ref bytes = ref::steal(PyBytes_FromStringAndSize(data, static_cast<Py_ssize_t>(size)));
     if (bytes)
-        keep(socket, "bytes", bytes.get());
+        keep_bytes(socket, bytes.get(), address);
     else
         PyErr_WriteUnraisable(socket);
+    if (saved) bridge::restore_exception(ref::share(saved.get()));
+}
+
+bool take_kept_bytes(PyObject* socket, std::size_t size_max, kept_bytes& out) noexcept {
+    const ref pair = ref::steal(take_kept(socket, received_kind));
+    if (!pair) return false;
+    PyObject* bytes = PyTuple_GET_ITEM(pair.get(), 0);
+    out.address = ref::share(PyTuple_GET_ITEM(pair.get(), 1));
+    const auto have = static_cast<std::size_t>(PyBytes_GET_SIZE(bytes));
+    if (have <= size_max) {
+        out.bytes = ref::share(bytes);
+        return true;
+    }
+    const char* data = PyBytes_AS_STRING(bytes);
+    out.bytes = ref::steal(PyBytes_FromStringAndSize(data, static_cast<Py_ssize_t>(size_max)));
+    if (!out.bytes) {
+        PyErr_WriteUnraisable(socket);
+        keep_bytes(socket, bytes, out.address.get());
+        return false;
+    }
+    if (is_stream(socket)) keep_bytes(socket, data + size_max, have - size_max, out.address.get());
+    return true;
+}
+
+PyObject* take_all_kept_bytes(PyObject* socket) noexcept {
+    ref all;
+    while (const ref pair = ref::steal(take_kept(socket, received_kind))) {
+        if (!all) all = ref::steal(PyList_New(0));
+        if (!all || PyList_Append(all.get(), PyTuple_GET_ITEM(pair.get(), 0)) < 0)
+            PyErr_WriteUnraisable(socket);
+    }
+    return all.release();
+}
+
+bool is_stream(PyObject* socket) noexcept {
+    const ref type = ref::steal(PyObject_GetAttrString(socket, "type"));
+    const long number = type ? PyLong_AsLong(type.get()) : -1;
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();  // no socket.socket
+    return number == -1 || number == SOCK_STREAM;
 }
 
 }  // namespace ringloop::python

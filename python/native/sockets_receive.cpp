@@ -1,11 +1,12 @@
 // sock_recv, sock_recv_into. Contract in sockets.hpp. Thread: the loop's, GIL held.
 //
-// What a cancelled call received all the same is kept for the next one. That may be in flight
-// already: then it is taken back from the kernel and begins anew, so that it finds those bytes.
+// A call keeps its place until its bytes have been taken: what a cancelled one received all the
+// same is kept, and the next, which begins only then, finds it.
 #include <algorithm>
 #include <cerrno>
 #include <utility>
 
+#include "poll_events.hpp"
 #include "sockets.hpp"
 #include "sockets_works.hpp"
 
@@ -14,86 +15,119 @@ namespace {
 
 using bridge::ref;
 
+bool is_stream(driver& io, int fd) noexcept {
+    int type = SOCK_STREAM;
+    socklen_t length = sizeof type;
+    (void)io.get_option(fd, SOL_SOCKET, SO_TYPE, &type, &length);
+    return type == SOCK_STREAM;
+}
+
 class receiving : public socket_work {
   public:
-    explicit receiving(PyObject* socket) noexcept : socket_work(socket) { takes_back = true; }
+    receiving(PyObject* socket, order which) noexcept : socket_work(socket, which) {
+        takes_back = true;
+    }
+    void peer_reset() noexcept final { reset_ = true; }
 
   protected:
     virtual void received(const completion& done) noexcept = 0;
-    virtual void put_back(const completion& done) noexcept = 0;  // keeps what came
-    void restart_next() noexcept;                                // bytes of this one were kept
 
   private:
-    [[nodiscard]] bool receives_bytes() const noexcept final { return true; }
-    void completed(const completion& done) noexcept final {
-        landed();
-        const bool again = std::exchange(again_, false) && !cancelling;
-        if (!again || (done.result < 0 && done.result != -ECANCELED)) return received(done);
-        put_back(done);
-        if (find_fd() < 0) return fail(-EBADF);
-        begin();
-    }
-    bool again_ = false;
+    void completed(const completion& done) noexcept final;
+    bool reset_ = false;
+    bool asked_ = false;
 };
 
-void receiving::restart_next() noexcept {
-    auto* oldest = static_cast<receiving*>(oldest_receive());
-    if (oldest == nullptr) return;
-    oldest->again_ = true;
-    bridge::loop_host& on = oldest->host();
-    on.native().io().cancel(oldest->op);
-    on.submitted();
+// A socket tells of a reset once. If it told a send that was in flight, this side saw an end: so
+// that one is believed when the send, which has completed by the next turn, has not said otherwise.
+void receiving::completed(const completion& done) noexcept {
+    const bool ended = (done.result == 0 || asked_) && !cancelling;
+    if (ended && !reset_ && !asked_ && first(fd, order::writing, whose()) != nullptr &&
+        is_stream(io(), fd)) {
+        asked_ = true;
+        op.prepare_poll(fd, poll_in);
+        return fly();
+    }
+    landed();
+    if (ended && reset_) return fail(-ECONNRESET);
+    received(asked_ ? completion{} : done);
 }
 
 class receive_work final : public receiving {
   public:
-    receive_work(PyObject* socket, std::size_t size) noexcept : receiving(socket), size_(size) {}
+    receive_work(PyObject* socket, std::size_t size) noexcept
+        : receiving(socket, size != 0 ? order::reading : order::none), size_(size) {}
     PyObject* result() noexcept override { return raise_error() ? nullptr : value_.release(); }
     void undelivered(PyObject* value) noexcept override {
         PyObject* bytes = value != nullptr ? value : value_.get();
-        if (bytes == nullptr || PyBytes_GET_SIZE(bytes) == 0) return;
-        keep(socket(), "bytes", bytes);
-        restart_next();
+        if (bytes == nullptr || size_ == 0) return;
+        if (PyBytes_GET_SIZE(bytes) == 0 && python::is_stream(socket()))
+            return;  // the end comes again
+        keep_bytes(socket(), bytes);
     }
     [[nodiscard]] const char* name() const noexcept override { return "sock_recv"; }
 
   private:
     void begin() noexcept override;
     void received(const completion& done) noexcept override;
-    void put_back(const completion& done) noexcept override;
+    void receive_datagram() noexcept;
     void deliver(const char* data, std::size_t size) noexcept;
     const std::size_t size_;
+    bool by_poll_ = false;
     ref value_;
 };
 
 void receive_work::deliver(const char* data, std::size_t size) noexcept {
     value_ = ref::steal(PyBytes_FromStringAndSize(data, static_cast<Py_ssize_t>(size)));
-    if (value_) return owner().finish();
+    if (value_) return finish();
     PyErr_Clear();
     fail(-ENOMEM);
 }
 
 void receive_work::begin() noexcept {
-    if (const ref kept = ref::steal(take_kept(socket(), "bytes"))) {
-        const auto have = static_cast<std::size_t>(PyBytes_GET_SIZE(kept.get()));
-        const std::size_t give = std::min(have, size_);
-        keep_bytes(socket(), PyBytes_AS_STRING(kept.get()) + give, have - give);
-        return deliver(PyBytes_AS_STRING(kept.get()), give);
-    }
     if (size_ == 0) return deliver(nullptr, 0);
+    if (kept_bytes kept; take_kept_bytes(socket(), size_, kept)) {
+        value_ = std::move(kept.bytes);
+        return finish();
+    }
+    if (size_ > io().buffer_size()) {
+        by_poll_ = !is_stream(io(), fd);
+        if (by_poll_) return receive_datagram();
+    }
     op.prepare_receive(fd, false, size_);
     fly();
 }
 
-void receive_work::put_back(const completion& done) noexcept {
-    if (done.buffer == no_buffer) return;
-    const auto* data = reinterpret_cast<const char*>(io().buffer(done.buffer));
-    if (done.result > 0) keep_bytes(socket(), data, static_cast<std::size_t>(done.result));
-    io().release_buffer(done.buffer);
+// One datagram that may be larger than a buffer of the pool: memory of its own, once one is there.
+void receive_work::receive_datagram() noexcept {
+    PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size_));
+    if (bytes == nullptr) {
+        PyErr_Clear();
+        return fail(-ENOMEM);
+    }
+    const iovec piece{PyBytes_AS_STRING(bytes), size_};
+    const ssize_t got = io().try_receive(fd, {&piece, 1});
+    if (got < 0) {
+        Py_DECREF(bytes);
+        if (got != -EAGAIN && got != -EINTR) return fail(got);
+        op.prepare_poll(fd, poll_in);
+        return fly(true);
+    }
+    if (_PyBytes_Resize(&bytes, static_cast<Py_ssize_t>(got)) < 0) {
+        PyErr_Clear();
+        return fail(-ENOMEM);
+    }
+    value_ = ref::steal(bytes);
+    finish();
 }
 
 void receive_work::received(const completion& done) noexcept {
-    if (done.result <= 0) return done.result < 0 ? fail(done.result) : deliver(nullptr, 0);
+    if (done.result < 0) return fail(done.result);
+    if (by_poll_) {
+        if (cancelling) return finish();
+        return find_fd() < 0 ? fail(-EBADF) : receive_datagram();
+    }
+    if (done.result == 0) return deliver(nullptr, 0);
     auto got = static_cast<std::size_t>(done.result);
     const auto* data = reinterpret_cast<const char*>(io().buffer(done.buffer));
     // A full buffer, and the caller has room: the rest is most likely there.
@@ -118,47 +152,45 @@ void receive_work::received(const completion& done) noexcept {
         }
     }
     value_ = ref::steal(bytes);
-    owner().finish();
+    finish();
 }
 
 class receive_into_work final : public receiving {
   public:
-    explicit receive_into_work(PyObject* socket) noexcept : receiving(socket) {}
+    explicit receive_into_work(PyObject* socket) noexcept : receiving(socket, order::reading) {}
     pinned_buffer buffer;
 
     PyObject* result() noexcept override {
         return raise_error() ? nullptr : PyLong_FromSize_t(got_);
     }
     void undelivered(PyObject* /*value*/) noexcept override {
-        if (got_ == 0) return;
+        if (!came_ || (got_ == 0 && python::is_stream(socket()))) return;
         keep_bytes(socket(), buffer.data(), got_);
-        restart_next();
     }
     [[nodiscard]] const char* name() const noexcept override { return "sock_recv_into"; }
 
   private:
     void begin() noexcept override;
-    void put_back(const completion& done) noexcept override {
-        if (done.result > 0)
-            keep_bytes(socket(), buffer.data(), static_cast<std::size_t>(done.result));
-    }
     void received(const completion& done) noexcept override {
         if (done.result < 0) return fail(done.result);
-        got_ = static_cast<std::size_t>(done.result);
-        owner().finish();
+        took(static_cast<std::size_t>(done.result));
+    }
+    void took(std::size_t size) noexcept {
+        got_ = size;
+        came_ = true;
+        finish();
     }
     std::size_t got_ = 0;
+    bool came_ = false;
 };
 
 void receive_into_work::begin() noexcept {
-    if (const ref kept = ref::steal(take_kept(socket(), "bytes"))) {
-        const auto have = static_cast<std::size_t>(PyBytes_GET_SIZE(kept.get()));
-        got_ = std::min(have, buffer.size());
-        std::copy_n(PyBytes_AS_STRING(kept.get()), got_, buffer.data());
-        keep_bytes(socket(), PyBytes_AS_STRING(kept.get()) + got_, have - got_);
-        return owner().finish();
+    if (buffer.size() == 0) return finish();
+    if (kept_bytes kept; take_kept_bytes(socket(), buffer.size(), kept)) {
+        const auto have = static_cast<std::size_t>(PyBytes_GET_SIZE(kept.bytes.get()));
+        std::copy_n(PyBytes_AS_STRING(kept.bytes.get()), have, buffer.data());
+        return took(have);
     }
-    if (buffer.size() == 0) return owner().finish();
     op.prepare_receive_into(fd, buffer.data(), buffer.size());
     fly();
 }

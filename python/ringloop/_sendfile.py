@@ -34,7 +34,11 @@ class SendfileMixin:
         self: Any, sock: socket.socket, file: Any, offset: int, count: int | None
     ) -> int:
         _check_regular(file)
-        return await _send(sock, file, offset, count, lambda: self._sock_writable(sock))
+        turn = await self._sock_send_turn(sock)
+        try:
+            return await _send(sock, file, offset, count, lambda: self._sock_writable(sock))
+        finally:
+            del turn  # whoever writes to that socket next begins
 
     async def _sendfile_native(
         self: Any, transp: Any, file: Any, offset: int, count: int | None
