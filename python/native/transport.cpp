@@ -10,6 +10,7 @@
 
 #include "files.hpp"
 #include "ringloop/bridge/python/errors.hpp"
+#include "sockets.hpp"
 #include "streams.hpp"
 #include "transport_base.hpp"
 #include "transport_names.hpp"
@@ -134,6 +135,17 @@ void forget_protocol(transport_state& t) noexcept {
     Py_CLEAR(t.protocol);
 }
 
+// What a cancelled sock_recv of the same socket has received is this connection's first data.
+int take_over_kept(transport_state& t) noexcept {
+    ref kept = ref::steal(take_all_kept_bytes(t.socket));
+    if (!kept || t.closing) return 0;
+    ref deliver = ref::steal(PyObject_GetAttr(object_of(t), names()._deliver_held));
+    if (!deliver || loop_call_soon(loop_of(t), deliver.get(), nullptr, t.context) < 0) return -1;
+    assert(t.held == nullptr);
+    t.held = kept.release();
+    return 0;
+}
+
 }  // namespace
 
 long live_transports = 0;
@@ -191,6 +203,7 @@ PyObject* transport_start_reading(PyObject* self, PyObject* const* arguments,
                                   Py_ssize_t count) noexcept {
     transport_state& t = state_of(self);
     t.started = true;
+    if (t.socket != nullptr && !nothing_kept() && take_over_kept(t) < 0) return nullptr;
     if (io_usable(t) && !t.closing && !t.paused) transport_at_turn_end(t);
     return tell_waiter(arguments, count);
 }

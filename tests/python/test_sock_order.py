@@ -461,3 +461,45 @@ def test_kept_datagrams_reach_calls_of_any_kind(run: Run, into: bool) -> None:
                 assert await loop.sock_recvfrom(ours, 100) == (b"kept", address)
 
     run(main())
+
+
+@pytest.mark.parametrize("kind", ("streams", "protocol", "buffered"))
+def test_kept_bytes_are_the_first_data_of_a_transport(run: Run, kind: str) -> None:
+    """They were lost: it read what came next from the socket."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        got = bytearray()
+
+        class Plain(asyncio.Protocol):
+            def data_received(self, data: bytes) -> None:
+                got.extend(data)
+
+        class Buffered(asyncio.BufferedProtocol):
+            memory = bytearray(4)
+
+            def get_buffer(self, _: int) -> bytearray:
+                return self.memory
+
+            def buffer_updated(self, size: int) -> None:
+                got.extend(self.memory[:size])
+
+        with socket_pair() as (ours, theirs):
+            await leave_bytes(ours, theirs, b"kept, ")
+            theirs.send(b"later")
+            async with asyncio.timeout(30):
+                if kind == "streams":
+                    reader, writer = await asyncio.open_connection(sock=ours)
+                    got.extend(await reader.readexactly(11))
+                    writer.close()
+                    await writer.wait_closed()
+                else:
+                    factory = Plain if kind == "protocol" else Buffered
+                    transport, _ = await loop.create_connection(factory, sock=ours)
+                    while len(got) < 11:
+                        await asyncio.sleep(0)
+                    transport.close()
+                    await asyncio.sleep(0.01)
+            assert got == b"kept, later"
+
+    run(main())
