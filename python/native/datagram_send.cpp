@@ -11,6 +11,7 @@
 
 #include "datagram.hpp"
 #include "poll_events.hpp"
+#include "transport_base.hpp"
 #include "transport_names.hpp"
 
 namespace ringloop::python {
@@ -19,10 +20,8 @@ namespace {
 using bridge::ref;
 
 constexpr std::size_t batch_max = 32;
-constexpr std::size_t gathered_max = 64;       // datagrams: more are not held back for a turn
-constexpr std::uint32_t warn_after_sends = 5;  // asyncio's LOG_THRESHOLD_FOR_CONNLOST_WRITES
-constexpr std::uint8_t vain_max = 5;           // back off from 1 ms to 32 ms
-constexpr std::size_t default_high_water = 64 * 1024;
+constexpr std::size_t gathered_max = 64;  // datagrams: more are not held back for a turn
+constexpr std::uint8_t vain_max = 5;      // back off from 1 ms to 32 ms
 
 enum class telling { now, later };
 
@@ -144,25 +143,6 @@ void back_off(datagram_state& t) noexcept {
     wait_writable(t);
 }
 
-bool protocol_paused(datagram_state& t) noexcept {
-    return slot(object_of(t), slots.protocol_paused) == Py_True;
-}
-
-std::size_t high_water(datagram_state& t) noexcept {
-    PyObject* mark = slot(object_of(t), slots.high_water);
-    if (mark == names().default_high_water) return default_high_water;
-    const std::size_t value = PyLong_Check(mark) ? PyLong_AsSize_t(mark) : SIZE_MAX;
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();  // larger than any queue
-    return value;
-}
-
-int maybe_pause(datagram_state& t) noexcept {
-    if (t.out.bytes() <= high_water(t) || protocol_paused(t)) return 0;
-    context_scope scope(t.context);
-    ref done = ref::steal(PyObject_CallMethodNoArgs(object_of(t), names()._maybe_pause_protocol));
-    return done ? 0 : -1;
-}
-
 // The kernel may take more: goes on, waits again, or tells the protocol that there is room.
 void go_on(datagram_state& t) noexcept {
     t.blocked = false;
@@ -177,7 +157,7 @@ void go_on(datagram_state& t) noexcept {
             back_off(t);
         }
     }
-    if (protocol_paused(t)) {
+    if (protocol_paused(object_of(t))) {
         ref resumed =
             ref::steal(PyObject_CallMethodNoArgs(object_of(t), names()._maybe_resume_protocol));
         if (!resumed) (void)datagram_callback_failed(t, "protocol.resume_writing() failed");
@@ -208,14 +188,6 @@ int check_address(datagram_state& t, PyObject*& address) noexcept {
     return 0;
 }
 
-// A datagram behind the end is silent, apart from a warning once it goes on.
-void send_to_lost(datagram_state& t) noexcept {
-    if (t.connection_lost_count >= warn_after_sends) {
-        transport_log("warning", "socket.send() raised exception.", nullptr);
-    }
-    ++t.connection_lost_count;
-}
-
 // Where it goes: the wire form, or `address` for the socket module.
 void find_receiver(datagram_state& t, PyObject*& address, wire_address& to) noexcept {
     if (t.connected) {
@@ -233,10 +205,11 @@ void find_receiver(datagram_state& t, PyObject*& address, wire_address& to) noex
 
 int enqueue(datagram_state& t, PyObject* data, PyObject* address, const wire_address& to) noexcept {
     if (!t.out.push(data, address, to)) return -1;
-    if (t.blocked) return maybe_pause(t);
-    if (t.out.size() >= gathered_max || t.out.bytes() > std::min(default_high_water, high_water(t)))
+    if (t.blocked) return maybe_pause(object_of(t), t.out.bytes(), t.context);
+    if (t.out.size() >= gathered_max ||
+        t.out.bytes() > std::min(default_high_water, high_water(object_of(t))))
         datagram_flush(t);
-    if (t.blocked) return maybe_pause(t);
+    if (t.blocked) return maybe_pause(object_of(t), t.out.bytes(), t.context);
     at_turn_end(t);
     return 0;
 }
@@ -283,9 +256,10 @@ int send_datagram(datagram_state& t, PyObject* given, PyObject* address) noexcep
     if (PyBytes_GET_SIZE(data.get()) == 0) return 0;  // as asyncio before 3.13
 #endif
     if (check_address(t, address) < 0) return -1;
-    if (t.connection_lost_count > 0 && (t.remote != nullptr || !t.fd_open || t.fd_gone))
-        send_to_lost(t);
-    return 0;
+    if (t.connection_lost_count > 0 && (t.remote != nullptr || !t.fd_open || t.fd_gone)) {
+        write_to_lost(t.connection_lost_count);
+        return 0;
+    }
     if (!io_usable(t)) {
         PyErr_SetString(PyExc_RuntimeError, "Event loop is closed");
         return -1;

@@ -8,6 +8,12 @@ namespace ringloop::python {
 
 using bridge::ref;
 
+namespace {
+
+constexpr std::uint32_t warn_after_writes = 5;  // asyncio's LOG_THRESHOLD_FOR_CONNLOST_WRITES
+
+}  // namespace
+
 void fill_base_slots(PyObject* self, loop_object* loop, PyObject* extra) noexcept {
     slot(self, slots.loop) = Py_NewRef(reinterpret_cast<PyObject*>(loop));
     slot(self, slots.extra) = Py_XNewRef(extra);
@@ -65,6 +71,31 @@ void warn_unclosed(PyObject* transport) noexcept {
     } else {
         PyErr_Clear();
     }
+}
+
+std::size_t high_water(PyObject* self) noexcept {
+    PyObject* mark = slot(self, slots.high_water);
+    if (mark == names().default_high_water) return default_high_water;
+    const std::size_t value = PyLong_Check(mark) ? PyLong_AsSize_t(mark) : SIZE_MAX;
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();  // larger than any queue
+    return value;
+}
+
+bool protocol_paused(PyObject* self) noexcept {
+    return slot(self, slots.protocol_paused) == Py_True;
+}
+
+int maybe_pause(PyObject* self, std::size_t queued, PyObject* context) noexcept {
+    if (queued <= high_water(self) || protocol_paused(self)) return 0;
+    context_scope scope(context);
+    ref done = ref::steal(PyObject_CallMethodNoArgs(self, names()._maybe_pause_protocol));
+    return done ? 0 : -1;
+}
+
+void write_to_lost(std::uint32_t& connection_lost_count) noexcept {
+    if (connection_lost_count >= warn_after_writes)
+        transport_log("warning", "socket.send() raised exception.", nullptr);
+    ++connection_lost_count;
 }
 
 const char* take_fatal_error(PyObject* const* arguments, Py_ssize_t count) noexcept {

@@ -1,12 +1,13 @@
 // What SocketTransport and DatagramTransport do alike: the slots of asyncio's _FlowControlMixin,
-// the type object around our state, the first callbacks, the report of a failure. Thread: the
-// loop's, GIL held.
+// the type object around our state, the first callbacks, flow control, the report of a failure.
+// Thread: the loop's, GIL held.
 #pragma once
 
 #include <Python.h>
 #include <structmember.h>
 
 #include <cstddef>
+#include <cstdint>
 
 #include "loop.hpp"
 #include "ringloop/bridge/python/ref.hpp"
@@ -28,6 +29,15 @@ PyObject* tell_waiter(PyObject* const* arguments, Py_ssize_t count) noexcept;
 // loop.call_exception_handler(). 0, or -1 with what it raised.
 int report_failure(loop_object* loop, const char* message, PyObject* exception, PyObject* transport,
                    PyObject* protocol) noexcept;
+// ---- flow control
+inline constexpr std::size_t default_high_water = 64 * 1024;  // bytes, as asyncio's
+[[nodiscard]] std::size_t high_water(PyObject* self) noexcept;
+[[nodiscard]] bool protocol_paused(PyObject* self) noexcept;
+// Pauses the protocol, in `context`, if more than the mark is queued. 0, or -1 with an exception.
+int maybe_pause(PyObject* self, std::size_t queued, PyObject* context) noexcept;
+// A write behind the end is silent, apart from a warning once it goes on.
+void write_to_lost(std::uint32_t& connection_lost_count) noexcept;
+
 // Arguments of _fatal_error(exception, message="Fatal error on transport"): sets the exception and
 // returns the message; null with a TypeError set.
 const char* take_fatal_error(PyObject* const* arguments, Py_ssize_t count) noexcept;

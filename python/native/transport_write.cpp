@@ -12,6 +12,7 @@
 #include "pinned_buffer.hpp"
 #include "ringloop/bridge/python/errors.hpp"
 #include "transport.hpp"
+#include "transport_base.hpp"
 #include "transport_names.hpp"
 #include "transport_queue.hpp"
 
@@ -23,26 +24,6 @@ using bridge::ref;
 constexpr std::size_t direct_bytes = 32 * 1024;
 constexpr std::size_t pieces_per_send_max = 1024;  // IOV_MAX
 constexpr std::size_t borrow_bytes = 4096;         // shorter memoryviews are copied
-constexpr std::uint32_t warn_after_writes = 5;     // asyncio's LOG_THRESHOLD_FOR_CONNLOST_WRITES
-
-std::size_t high_water(transport_state& t) noexcept {
-    PyObject* mark = slot(object_of(t), slots.high_water);
-    if (mark == names().default_high_water) return 64 * 1024;
-    const std::size_t value = PyLong_Check(mark) ? PyLong_AsSize_t(mark) : SIZE_MAX;
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();  // larger than any buffer
-    return value;
-}
-
-bool protocol_paused(transport_state& t) noexcept {
-    return slot(object_of(t), slots.protocol_paused) == Py_True;
-}
-
-int maybe_pause(transport_state& t) noexcept {
-    if (transport_queued_bytes(t) <= high_water(t) || protocol_paused(t)) return 0;
-    context_scope scope(t);
-    ref done = ref::steal(PyObject_CallMethodNoArgs(object_of(t), names()._maybe_pause_protocol));
-    return done ? 0 : -1;
-}
 
 // Bytes that cannot change any more, and who keeps them alive (null: MemoryError is set).
 struct snapshot {
@@ -83,14 +64,6 @@ bool refused_for_file(transport_state& t) noexcept {
     if (t.file_waiter == nullptr) return false;
     PyErr_SetString(PyExc_RuntimeError, "unable to write; sendfile is in progress");
     return true;
-}
-
-// A write behind the end is silent, apart from a warning once it goes on.
-void write_to_lost(transport_state& t) noexcept {
-    if (t.connection_lost_count >= warn_after_writes) {
-        transport_log("warning", "socket.send() raised exception.", nullptr);
-    }
-    ++t.connection_lost_count;
 }
 
 void on_sent(operation& op, const completion& result) noexcept;
@@ -149,7 +122,7 @@ int write_error(transport_state& t, int error) noexcept {
 // After something was appended: direct send if it is much, else the turn's end; then flow control.
 int written(transport_state& t) noexcept {
     outgoing& out = *t.out;
-    if (!out.send.in_flight() && out.bytes > std::min(direct_bytes, high_water(t))) {
+    if (!out.send.in_flight() && out.bytes > std::min(direct_bytes, high_water(object_of(t)))) {
         const int error = send_pending(t);
         if (error < 0) return write_error(t, error);
         if (out.bytes == 0) {
@@ -158,12 +131,12 @@ int written(transport_state& t) noexcept {
         }
     }
     if (!out.send.in_flight()) transport_at_turn_end(t);
-    return maybe_pause(t);
+    return maybe_pause(object_of(t), transport_queued_bytes(t), t.context);
 }
 
 // Room was made: the protocol may go on, a closing transport may end.
 void after_progress(transport_state& t) noexcept {
-    if (protocol_paused(t)) {
+    if (protocol_paused(object_of(t))) {
         context_scope scope(t);
         ref done =
             ref::steal(PyObject_CallMethodNoArgs(object_of(t), names()._maybe_resume_protocol));
@@ -252,7 +225,7 @@ int transport_write(transport_state& t, PyObject* data) noexcept {
     if (!piece.owner) return -1;
     if (piece.size == 0) return 0;
     if (t.connection_lost_count > 0) {
-        write_to_lost(t);
+        write_to_lost(t.connection_lost_count);
         return 0;
     }
     if (t.refusing) return 0;
@@ -280,7 +253,7 @@ int transport_writelines(transport_state& t, PyObject* lines) noexcept {
         if (!piece.owner) break;
         if (piece.size == 0 || t.refusing) continue;
         if (t.connection_lost_count > 0) {
-            write_to_lost(t);
+            write_to_lost(t.connection_lost_count);
             continue;
         }
         if (!io_usable(t)) {
