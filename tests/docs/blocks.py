@@ -1,6 +1,7 @@
 """The fenced blocks of the prose, with the directive that may stand before each.
 
-    <!-- test: serves 8080 -->         a C++ or Python program that serves until SIGINT
+    <!-- test: serves 8080 -->         a C++ or Python program that serves until SIGINT (on a port
+                                       that is free, in place of the one in its text)
     <!-- test: fragment -->            compiled only (C++), or compiled but not run (Python)
     <!-- test: fragment: REASON -->    the same, and the form that docs/ takes; also for `sh`
 

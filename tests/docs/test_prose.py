@@ -34,16 +34,26 @@ def test_what_docs_does_not_run_says_why() -> None:
             assert re.fullmatch("fragment: .+", block.directive), block.id
 
 
-def run_program(command: list[str], block: Block, folder: Path) -> None:
+def runnable(block: Block) -> tuple[str, int]:
+    """Its text, and the port that it serves (0: none): a free one in place of the one it names."""
     serves = re.fullmatch(r"serves (\d+)", block.directive)
     if serves is None:
+        return block.text, 0
+    assert serves[1] in block.text
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    return block.text.replace(serves[1], str(port)), port
+
+
+def run_program(command: list[str], block: Block, folder: Path, port: int) -> None:
+    if port == 0:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False,
                               timeout=60)
         assert done.returncode == 0, f"{block.id}: {done.stdout}{done.stderr}"
         return
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as server:
         try:
-            with connected(int(serves[1]), server) as peer:
+            with connected(port, server) as peer:
                 peer.sendall(b"GET / HTTP/1.0\r\n\r\n")
                 assert peer.recv(100)
         finally:
@@ -64,17 +74,18 @@ def connected(port: int, server: subprocess.Popen[str]) -> socket.socket:
 @pytest.mark.parametrize("block", of("python"))
 def test_the_python_block_runs(block: Block, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
-    program.write_text(block.text)
-    compile(block.text, block.id, "exec")
+    text, port = runnable(block)
+    program.write_text(text)
+    compile(text, block.id, "exec")
     if not block.is_fragment:
-        run_program([sys.executable, "-W", "error", str(program)], block, tmp_path)
+        run_program([sys.executable, "-W", "error", str(program)], block, tmp_path, port)
 
 
 @pytest.mark.parametrize("block", of("cpp"))
 def test_the_cpp_block_compiles_and_runs(block: Block, tmp_path: Path) -> None:
     build = Path(os.environ["RINGLOOP_BUILD"])
     source, program = tmp_path / "program.cpp", tmp_path / "program"
-    text = block.text
+    text, port = runnable(block)
     if block.is_fragment:
         text += "\nint main() {}\n"
     source.write_text(text)
@@ -86,7 +97,7 @@ def test_the_cpp_block_compiles_and_runs(block: Block, tmp_path: Path) -> None:
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     if not block.is_fragment:
-        run_program([str(program)], block, tmp_path)
+        run_program([str(program)], block, tmp_path, port)
 
 
 def commands(block: Block) -> list[str]:
@@ -119,12 +130,12 @@ def test_every_command_works_or_exists(block: Block, tmp_path: Path) -> None:
                 assert (ROOT / "bench" / "python" / f"{words[2]}.py").exists(), command
 
 
-@pytest.mark.parametrize("verb", ["demo", "soak", "format"])
+@pytest.mark.parametrize("verb", ["demo", "soak", "format", "bench loops"])
 def test_the_help_of_a_verb_prepares_nothing(verb: str) -> None:
     """A question about the demo's options installed, built and then answered."""
-    done = subprocess.run([str(ROOT / "dev"), verb, "--help"], capture_output=True, text=True,
-                          check=True)
-    assert done.stdout.startswith(f"./dev {verb} [")
+    done = subprocess.run([str(ROOT / "dev"), *verb.split(), "--help"], capture_output=True,
+                          text=True, check=True)
+    assert done.stdout.startswith((f"./dev {verb} [", f"./dev {verb}: "))
     assert "[dev]" not in done.stdout
 
 
@@ -147,3 +158,10 @@ def test_every_link_and_path_in_the_prose_leads_somewhere(name: str) -> None:
     folders = "runtime|bridge|kernels|python|tests|bench|tools|examples|docs"
     for path in re.findall(rf"`((?:{folders})/[\w./-]*(?:/|\.\w+))`", text):
         assert (ROOT / path).exists(), f"{name} names {path}"
+
+
+def test_a_part_that_there_is_not_is_refused_before_anything_is_prepared() -> None:
+    done = subprocess.run([str(ROOT / "dev"), "test", "nonsense"], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 2 and "there is no part nonsense: tidy, unit" in done.stderr
+    assert "[dev]" not in done.stdout

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +45,9 @@ def test(arguments: list[str]) -> int:
     parser.add_argument("--all", action="store_true", help="also the long tests, on every Python")
     own, rest = _split(arguments)
     options = parser.parse_args(own)
+    suites.check(options.parts)
+    # A script's "&" and nohup ignore it, for all children: the tests of Ctrl-C would hang.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     wish = options.python or ("all" if options.all and "PYTHON" not in os.environ else None)
     chosen = project.set_up("demo", machine.BUILD + machine.TEST, wish)
     return suites.test(suites.Context(chosen, options.all, tuple(rest)), options.parts)
@@ -50,7 +55,7 @@ def test(arguments: list[str]) -> int:
 
 def demo(arguments: list[str]) -> int:
     """[--seconds N] [--json FILE] [--port N]   the example service under four loops"""
-    return _script(ROOT / "bench" / "demo.py", arguments, "demo")
+    return _script(ROOT / "bench" / "demo.py", arguments, "demo", machine.BUILD)
 
 
 def bench(arguments: list[str]) -> int:
@@ -60,12 +65,15 @@ def bench(arguments: list[str]) -> int:
     if not arguments or arguments[0] not in names:
         raise Problem(f"./dev bench NAME, one of: {', '.join(names) or 'none yet'}")
     script = ROOT / "bench" / "python" / f"{arguments[0]}.py"
-    return _script(script, arguments[1:], "bench")
+    if {"-h", "--help"} & set(arguments[1:]):   # a question prepares nothing
+        print(ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))))
+        return 0
+    return _script(script, arguments[1:], "bench", machine.BUILD + machine.TEST + machine.BENCH)
 
 
 def soak(arguments: list[str]) -> int:
     """[--seconds N] [--lives N] [--seed N]   a long run of all traffic: nothing may be left"""
-    return _script(ROOT / "tests" / "soak", arguments, "demo")
+    return _script(ROOT / "tests" / "soak", arguments, "demo", machine.BUILD)
 
 
 def python(arguments: list[str]) -> int:
@@ -135,10 +143,10 @@ def _quietly(function: Callable[[], project.Build]) -> project.Build:
         os.close(kept)
 
 
-def _script(path: Path, arguments: list[str], wanted: str) -> int:
+def _script(path: Path, arguments: list[str], wanted: str, packages: tuple[str, ...]) -> int:
     if not path.exists():
         raise Problem(f"{path.relative_to(ROOT)} does not exist in this tree")
-    chosen = project.set_up(wanted, machine.BUILD + machine.TEST + machine.BENCH, None)
+    chosen = project.set_up(wanted, packages, None)
     made = project.build("release", chosen[0], wanted)
     os.execve(made.python, [str(made.python), str(path), *arguments], made.environment())
 

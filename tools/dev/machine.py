@@ -19,7 +19,8 @@ SUPPORTED = ("3.13", "3.12", "3.11")   # newest first
 BUILD = ("g++", "cmake", "ninja-build", "pkg-config", "liburing-dev", "python3", "python3-dev",
          "python3-venv", "libtbb-dev", "libopenblas-dev", "libjpeg62-turbo-dev",
          "libssl-dev")
-TEST = ("catch2", "strace", "git", "openssl", "libboost-dev")
+TEST = ("catch2", "strace", "git", "openssl", "libboost-dev",
+        "netbase")     # /etc/services: names of ports
 BENCH = ("libasio-dev",)
 
 _updated = False

@@ -275,10 +275,14 @@ PARTS: dict[str, tuple[Callable[[Context], list[Tally]], bool]] = {
 }
 
 
-def test(context: Context, names: list[str]) -> int:
+def check(names: list[str]) -> None:
+    """Raises Problem for a part that there is not."""
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         raise Problem(f"there is no part {unknown[0]}: {', '.join(PARTS)}")
+
+
+def test(context: Context, names: list[str]) -> int:
     if context.all:
         os.environ["RINGLOOP_TEST_ALL"] = "1"
     tallies = []

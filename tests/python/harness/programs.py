@@ -63,7 +63,7 @@ def everybodys(folder: Path) -> Place:
         paths = [Path(shutil.copytree(path, folder / f"path{number}"))
                  for number, path in enumerate(paths)]
         tree = folder / "tree"
-        for part in ("tests", "examples", "pyproject.toml"):
+        for part in ("tests", "examples", "bench", "pyproject.toml"):
             source = ROOT / part
             tree.mkdir(exist_ok=True)
             if source.is_dir():
