@@ -8,14 +8,14 @@ COLUMNS = (
     ("p50 ms", "p50_ms", "{:.1f}"),
     ("p99 ms", "p99_ms", "{:.1f}"),
     ("CPU us/req", "cpu_us_per_request", "{:.0f}"),
-    ("less kernels", "loop_cpu_us_per_request", "{:.0f}"),
+    ("without kernels", "loop_cpu_us_per_request", "{:.0f}"),
     ("lag p99 ms", "lag_p99_ms", "{:.2f}"),
     ("epoll", "epoll_instances", "{}"),
     ("file threads", "file_threads", "{}"),
     ("iou-wrk", "kernel_workers_max", "{}"),
 )
 LEGEND = """\
-CPU: of the server process, all threads; less kernels: without the time inside the compute
+CPU: of the server process, all threads; without kernels: without the time inside the compute
 functions. lag: how late a 5 ms timer of the loop fires. epoll: epoll instances in the process.
 file threads: threads created while only files were asked for. iou-wrk: most of the kernel's own
 workers at once."""

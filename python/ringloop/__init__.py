@@ -30,7 +30,6 @@ __all__ = [
     "fs",
     "get_include",
     "install",
-    "kernels",
     "new_event_loop",
     "open",
     "run",
@@ -45,7 +44,8 @@ _LAZY = {"EventLoopPolicy": "policy", "install": "policy"}
 
 
 def __getattr__(name: str) -> Any:
-    # kernels needs TBB and OpenBLAS; policies go away in CPython 3.16: both only on demand.
+    # kernels needs TBB and OpenBLAS; policies go away in CPython 3.16: both only on demand. Without
+    # those libraries this raises, so kernels is not in __all__.
     if name == "kernels":
         return importlib.import_module(".kernels", __name__)
     if name in _LAZY:

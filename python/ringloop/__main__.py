@@ -4,6 +4,7 @@ python -m ringloop info               says which backend is used, and why"""
 
 from __future__ import annotations
 
+import importlib
 import runpy
 import sys
 from pathlib import Path
@@ -19,8 +20,17 @@ def main(arguments: list[str]) -> int:
 
         print(f"ringloop {__version__} on Python {sys.version.split()[0]}")
         print(capabilities())
+        print(f"kernels:         {_kernels()}")
         return 0
     return _run(arguments)
+
+
+def _kernels() -> str:
+    try:
+        importlib.import_module(".kernels", __package__)
+    except ImportError as error:
+        return f"not usable: {error}"
+    return "usable"
 
 
 def _run(arguments: list[str]) -> int:

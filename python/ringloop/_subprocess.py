@@ -283,6 +283,12 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
                 raise
             self._unconnected.pop(0)
 
+    def _pipe_connection_lost(self, fd: int, exc: BaseException | None) -> None:
+        protocol = self._protocol
+        super()._pipe_connection_lost(fd, exc)
+        if fd == 0 and exc is not None and sys.version_info < (3, 11, 7):
+            self._call(_expect_nobody_to_ask, protocol)
+
     def _on_connected(self, task: Any, waiter: Any) -> None:
         self._connecting = None
         self._close_unconnected()
@@ -351,6 +357,13 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
                 _logger.debug("%r may not be killed: it has changed its user", self)
         if self._loop.is_closed():  # nobody waits for the exit any more
             self._release_pidfd()
+
+
+def _expect_nobody_to_ask(protocol: Any) -> None:
+    """Of a broken stdin: early 3.11 logged its error unless somebody waited for its end."""
+    closed = getattr(protocol, "_stdin_closed", None)
+    if closed is not None:
+        closed._log_traceback = False
 
 
 def _close_pipe(pipe: Any, loop: Any) -> None:
