@@ -109,10 +109,7 @@ PyObject* make_datagram_transport(PyObject*, PyObject* const* arguments,
         return nullptr;
     }
     auto* loop = reinterpret_cast<loop_object*>(arguments[0]);
-    if (loop_is_closed(loop)) {
-        PyErr_SetString(PyExc_RuntimeError, "Event loop is closed");
-        return nullptr;
-    }
+    if (loop_is_closed(loop)) return raise_closed(loop), nullptr;
     const int fd = PyObject_AsFileDescriptor(arguments[1]);
     if (fd < 0) return nullptr;
     const int any = PyObject_IsTrue(arguments[3]);

@@ -70,6 +70,7 @@ long count_buffers() noexcept {
 PyObject* loop_new(PyTypeObject* type, PyObject*, PyObject*) noexcept {
     auto* self = reinterpret_cast<loop_object*>(type->tp_alloc(type, 0));
     if (self == nullptr) return nullptr;
+    self->closed = 1;  // until _configure(): what checks for closed loops refuses this one, too
     try {
         new (&self->state) loop_state();
     } catch (const std::bad_alloc&) {
@@ -211,7 +212,7 @@ PyObject* tune_malloc(PyObject*, PyObject*) noexcept {
 
 PyObject* configure(PyObject* self, PyObject* options) noexcept {
     loop_object* loop = cast(self);
-    if (loop->state.native || loop->closed) {
+    if (loop->state.native || loop->state.initialised) {
         PyErr_SetString(PyExc_RuntimeError, "this loop was initialised already");
         return nullptr;
     }
@@ -234,6 +235,8 @@ PyObject* configure(PyObject* self, PyObject* options) noexcept {
     loop->state.custom_time = overrides_time(loop);
     PyObject* clock = PyDict_GetItemString(options, "clock");
     if (clock != nullptr && clock != Py_None && loop_set_clock(loop, clock) < 0) return nullptr;
+    loop->state.initialised = true;
+    loop->closed = 0;
     link(loop);
     Py_RETURN_NONE;
 }
@@ -318,8 +321,24 @@ PyMethodDef life_methods[] = {
     {"_counters", loop_counters, METH_NOARGS, "What the driver did, as a dict."},
     {nullptr, nullptr, 0, nullptr}};
 
+PyObject* get_closed(PyObject* self, void*) noexcept {
+    return PyBool_FromLong(cast(self)->closed);
+}
+
+// BaseEventLoop.__init__() sets it to False. Without a driver it stays what it is.
+int set_closed(PyObject* self, PyObject* value, void*) noexcept {
+    const int closed = value != nullptr ? PyObject_IsTrue(value) : 1;
+    if (closed < 0) return -1;
+    if (closed == 0 && (!cast(self)->state.native || cast(self)->state.forked))
+        return raise_closed(cast(self));
+    cast(self)->closed = static_cast<char>(closed);
+    return 0;
+}
+
+PyGetSetDef properties[] = {{"_closed", get_closed, set_closed, nullptr, nullptr},
+                            {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
 PyMemberDef members[] = {
-    {"_closed", T_BOOL, offsetof(loop_members, closed), 0, nullptr},
     {"_stopping", T_BOOL, offsetof(loop_members, stopping), 0, nullptr},
     {"_debug", T_BOOL, offsetof(loop_members, debug), 0, nullptr},
     {"_task_factory", T_OBJECT, offsetof(loop_members, task_factory), 0, nullptr},
@@ -370,12 +389,17 @@ bool loop_debug(loop_object* loop) noexcept {
 }
 
 int raise_closed(loop_object* loop) noexcept {
-    PyErr_SetString(
-        PyExc_RuntimeError,
-        loop->state.forked
-            ? "Event loop is closed: it belongs to the parent of this forked process; make a "
-              "new one here with ringloop.new_event_loop()"
-            : "Event loop is closed");
+    const char* why = "Event loop is closed";
+    if (loop->state.forked) {
+        why =
+            "Event loop is closed: it belongs to the parent of this forked process; make a new one "
+            "here with ringloop.new_event_loop()";
+    } else if (!loop->state.initialised) {
+        why =
+            "EventLoop.__init__() has not run: a subclass's __init__() must call "
+            "super().__init__() before it uses the loop";
+    }
+    PyErr_SetString(PyExc_RuntimeError, why);
     return -1;
 }
 
@@ -493,6 +517,7 @@ int add_loop_types(PyObject* module) noexcept {
                                   {Py_tp_clear, slot(loop_clear)},
                                   {Py_tp_methods, all_methods().data()},
                                   {Py_tp_members, members},
+                                  {Py_tp_getset, properties},
                                   {0, nullptr}};
     static PyType_Spec spec = {"ringloop._native.LoopCore", sizeof(loop_object), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,

@@ -37,7 +37,10 @@ extern PyTypeObject* loop_core_type;  // set at module initialisation
     return native_of(loop).io();
 }
 [[nodiscard]] bridge::loop_host& host_of_loop(loop_object* loop) noexcept;
+// Also one whose EventLoop.__init__() has not run.
 [[nodiscard]] bool loop_is_closed(loop_object* loop) noexcept;
+// RuntimeError("Event loop is closed"), or which of the other reasons it is. Returns -1.
+int raise_closed(loop_object* loop) noexcept;
 // A child's copy of its parent's loop: closed, too, and what it has queued is the parent's to send.
 [[nodiscard]] bool loop_is_forked(loop_object* loop) noexcept;
 [[nodiscard]] bool loop_debug(loop_object* loop) noexcept;

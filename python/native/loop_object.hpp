@@ -68,6 +68,7 @@ struct loop_state {
     std::int64_t settle_ns = 0;  // see loop_clock.cpp
     std::int64_t reached_ns = INT64_MIN;  // the clock was moved to here
     unsigned long last_thread = 0;        // where operations in flight were submitted
+    bool initialised = false;             // _configure() has succeeded
     bool running = false;
     bool forked = false;              // this is a child's copy of its parent's loop
     loop_object* previous = nullptr;  // all configured loops of the process
@@ -78,7 +79,7 @@ struct loop_state {
 struct loop_members {
     PyObject_HEAD
         // Members that BaseEventLoop's Python code reads and writes.
-        char closed;
+        char closed;  // also before EventLoop.__init__() has run
     char stopping;
     char debug;
     PyObject* task_factory;
@@ -95,8 +96,6 @@ template <typename Function>
     return reinterpret_cast<void*>(function);
 }
 
-// Raises RuntimeError("Event loop is closed"), or says that this is a forked child. Returns -1.
-int raise_closed(loop_object* loop) noexcept;
 // Debug mode: thread and callback checks; 0 or -1.
 int check_debug(loop_object* loop, PyObject* callback, const char* method, bool thread) noexcept;
 int loop_set_traceback(handle_object* handle) noexcept;

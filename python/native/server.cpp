@@ -260,10 +260,7 @@ PyObject* start_serving(PyObject*, PyObject* const* arguments, Py_ssize_t count)
         return nullptr;
     }
     auto* loop = reinterpret_cast<loop_object*>(arguments[0]);
-    if (loop_is_closed(loop)) {
-        PyErr_SetString(PyExc_RuntimeError, "Event loop is closed");
-        return nullptr;
-    }
+    if (loop_is_closed(loop)) return raise_closed(loop), nullptr;
     if (find(loop, arguments[2]) != nullptr) {
         PyErr_SetString(PyExc_RuntimeError, "this loop accepts on this socket already");
         return nullptr;

@@ -113,10 +113,7 @@ loop_object* checked(PyObject* self, PyObject* socket) noexcept {
         return nullptr;
     }
     auto* loop = reinterpret_cast<loop_object*>(self);
-    if (loop_is_closed(loop)) {
-        PyErr_SetString(PyExc_RuntimeError, "Event loop is closed");
-        return nullptr;
-    }
+    if (loop_is_closed(loop)) return raise_closed(loop), nullptr;
     if (reinterpret_cast<PyObject*>(Py_TYPE(socket)) != socket_class) {
         const ref fine = ref::steal(PyObject_CallOneArg(check_ssl_socket, socket));
         if (!fine) return nullptr;

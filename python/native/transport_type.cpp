@@ -263,10 +263,7 @@ PyObject* from_socket(PyObject*, PyObject* const* arguments, Py_ssize_t count) n
     const int fd = PyObject_AsFileDescriptor(arguments[1]);
     if (fd < 0) return nullptr;
     auto* loop = reinterpret_cast<loop_object*>(arguments[0]);
-    if (loop_is_closed(loop)) {
-        PyErr_SetString(PyExc_RuntimeError, "Event loop is closed");
-        return nullptr;
-    }
+    if (loop_is_closed(loop)) return raise_closed(loop), nullptr;
     PyObject* rest[3] = {Py_None, Py_None, Py_None};
     std::copy(arguments + 3, arguments + count, rest);
     return make_transport(loop, fd, arguments[1], arguments[2], rest[0], rest[1], rest[2], nullptr);

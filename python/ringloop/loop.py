@@ -61,7 +61,8 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
     power of two), buffer_size (bytes of each receive buffer).
     """
 
-    _thread_id: int | None
+    _thread_id: int | None = None
+    _virtual = False
 
     def __init__(
         self, *, backend: str | None = None, clock: Clock | str | None = None, **options: Any
