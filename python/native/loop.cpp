@@ -191,15 +191,6 @@ std::unique_ptr<scheduler> scheduler_over(PyObject* capsule) {
     return std::make_unique<scheduler>(std::move(*holder));
 }
 
-bool overrides_time(loop_object* loop) noexcept {
-    ref own =
-        ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(loop_core_type), "time"));
-    ref used =
-        ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(loop)), "time"));
-    PyErr_Clear();
-    return own.get() != used.get();
-}
-
 // Without these, sends that are queued for a turn and freed together make the heap's top trim and
 // fault at each turn.
 PyObject* tune_malloc(PyObject*, PyObject*) noexcept {
@@ -232,7 +223,7 @@ PyObject* configure(PyObject* self, PyObject* options) noexcept {
         return nullptr;
     }
     loop->state.spin.allowed = has_several_processors();
-    loop->state.custom_time = overrides_time(loop);
+    loop_look_at_time(loop);
     PyObject* clock = PyDict_GetItemString(options, "clock");
     if (clock != nullptr && clock != Py_None && loop_set_clock(loop, clock) < 0) return nullptr;
     loop->state.initialised = true;
@@ -320,6 +311,13 @@ PyMethodDef life_methods[] = {
     {"_capabilities", loop_capabilities, METH_NOARGS, "What the driver is, as a dict."},
     {"_counters", loop_counters, METH_NOARGS, "What the driver did, as a dict."},
     {nullptr, nullptr, 0, nullptr}};
+
+// Programs put a time() of their own on a loop, tests above all.
+int set_attribute(PyObject* self, PyObject* name, PyObject* value) noexcept {
+    if (PyObject_GenericSetAttr(self, name, value) < 0) return -1;
+    if (PyUnicode_CompareWithASCIIString(name, "time") == 0) loop_look_at_time(cast(self));
+    return 0;
+}
 
 PyObject* get_closed(PyObject* self, void*) noexcept {
     return PyBool_FromLong(cast(self)->closed);
@@ -518,6 +516,7 @@ int add_loop_types(PyObject* module) noexcept {
                                   {Py_tp_methods, all_methods().data()},
                                   {Py_tp_members, members},
                                   {Py_tp_getset, properties},
+                                  {Py_tp_setattro, slot(set_attribute)},
                                   {0, nullptr}};
     static PyType_Spec spec = {"ringloop._native.LoopCore", sizeof(loop_object), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,

@@ -101,13 +101,6 @@ bool number(PyObject* object, const char* what, double& out) noexcept {
     return out != -1.0 || PyErr_Occurred() == nullptr;
 }
 
-// loop.time(), by way of an override in a subclass if there is one.
-bool now_seconds(loop_object* loop, double& out) noexcept {
-    if (!loop->state.custom_time) return loop_now_seconds(loop, out);
-    ref value = ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(loop), "time", nullptr));
-    return value && number(value.get(), "time()", out);
-}
-
 PyObject* call_at(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                   PyObject* names) noexcept {
     loop_object* loop = cast(self);
@@ -131,21 +124,30 @@ PyObject* call_later(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
         return nullptr;
     if (loop->closed) return raise_closed(loop), nullptr;
     if (loop->debug && check_debug(loop, a.leading[1], "call_later", true) < 0) return nullptr;
-    if (!now_seconds(loop, now)) return nullptr;
+    if (!loop_now_seconds(loop, now)) return nullptr;
     return at(loop, now + delay, a.leading[1], a);
 }
 
 PyObject* loop_time(PyObject* self, PyObject*) noexcept {
     loop_object* loop = cast(self);
-    if (!loop->state.native && !loop->state.clock) {  // closed: late clean-up code may ask
+    if (!loop->state.native && !loop->state.clock) {  // closed (late clean-up code), or not begun
         const ref clock = ref::steal(PyImport_ImportModule("time"));
         return clock ? PyObject_CallMethod(clock.get(), "monotonic", nullptr) : nullptr;
     }
     double now = 0;
-    return loop_now_seconds(loop, now) ? PyFloat_FromDouble(now) : nullptr;
+    return loop_clock_seconds(loop, now) ? PyFloat_FromDouble(now) : nullptr;
 }
 
 }  // namespace
+
+void loop_look_at_time(loop_object* loop) noexcept {
+    auto* self = reinterpret_cast<PyObject*>(loop);
+    const ref used = ref::steal(PyObject_GetAttrString(self, "time"));
+    PyErr_Clear();  // a time() that cannot be looked up raises where it is asked for
+    loop->state.custom_time = !used || !PyCFunction_CheckExact(used.get()) ||
+                              PyCFunction_GET_FUNCTION(used.get()) != loop_time ||
+                              PyCFunction_GET_SELF(used.get()) != self;
+}
 
 int loop_call_soon(loop_object* loop, PyObject* callback, PyObject* argument,
                    PyObject* context) noexcept {

@@ -1,4 +1,8 @@
-// The clock that a loop's timers go by: the driver's, or a virtual one for tests.
+// The clock that a loop's timers go by: the driver's, a virtual one for tests, or what a program
+// put in the place of time() (a subclass's method, an attribute of the loop).
+//
+// Where time() is the program's, it is asked as asyncio asks it: for "now" of call_later(), before
+// each sleep, whose length is what the first timer is ahead of it, and for what is due.
 //
 // A virtual clock is a Python object with time() and advance(seconds). When nothing is ready:
 //  - while work is in flight that ends by itself (a call in an executor, a kernel, a file), the
@@ -20,6 +24,13 @@ using bridge::ref;
 
 namespace {
 
+// For Python code's answers. False with an exception set.
+bool to_seconds(const ref& value, double& seconds) noexcept {
+    if (!value) return false;
+    seconds = PyFloat_AsDouble(value.get());
+    return seconds != -1.0 || PyErr_Occurred() == nullptr;
+}
+
 // The loop's own watch of its signals' pipe (_signals.py) is nothing that a test waits for. False
 // with an exception set.
 bool operations_of_users(loop_object* loop, std::size_t& count) noexcept {
@@ -30,6 +41,9 @@ bool operations_of_users(loop_object* loop, std::size_t& count) noexcept {
     if (pipe.get() != Py_None && count > 0) --count;
     return true;
 }
+
+// asyncio's longest sleep: a time() that is the program's may jump meanwhile.
+constexpr std::int64_t sleep_max_ns = 24 * 3600 * std::int64_t{1'000'000'000};
 
 bool ends_by_itself(loop_object* loop) noexcept {
     return loop->busy_elsewhere > 0 || loop->state.host->files_in_flight > 0 ||
@@ -49,19 +63,23 @@ std::int64_t deadline_of(double when) noexcept {
     return deadline_ns;
 }
 
-bool loop_now_seconds(loop_object* loop, double& now) noexcept {
+bool loop_clock_seconds(loop_object* loop, double& now) noexcept {
     if (!loop->state.clock) {
         now = static_cast<double>(native_of(loop).now_ns()) / 1e9;
         return true;
     }
-    const ref value = ref::steal(PyObject_CallMethod(loop->state.clock.get(), "time", nullptr));
-    if (!value) return false;
-    now = PyFloat_AsDouble(value.get());
-    return now != -1.0 || PyErr_Occurred() == nullptr;
+    const ref clock = ref::share(loop->state.clock.get());
+    return to_seconds(ref::steal(PyObject_CallMethod(clock.get(), "time", nullptr)), now);
+}
+
+bool loop_now_seconds(loop_object* loop, double& now) noexcept {
+    if (!loop->state.custom_time) return loop_clock_seconds(loop, now);
+    auto* self = reinterpret_cast<PyObject*>(loop);
+    return to_seconds(ref::steal(PyObject_CallMethod(self, "time", nullptr)), now);
 }
 
 bool loop_now_ns(loop_object* loop, std::int64_t& now_ns) noexcept {
-    if (!loop->state.clock) {
+    if (!loop->state.clock && !loop->state.custom_time) {
         now_ns = native_of(loop).now_ns();
         return true;
     }
@@ -69,6 +87,28 @@ bool loop_now_ns(loop_object* loop, std::int64_t& now_ns) noexcept {
     if (!loop_now_seconds(loop, now)) return false;
     now_ns = deadline_of(now);
     if (now_ns < loop->state.reached_ns) now_ns = loop->state.reached_ns;
+    return true;
+}
+
+bool loop_first_deadline_ns(loop_object* loop, std::int64_t& deadline_ns) noexcept {
+    loop_state& state = loop->state;
+    deadline_ns = no_deadline;
+    if (state.timers.empty()) return true;
+    if (!state.custom_time) {
+        deadline_ns = state.timers.first_deadline_ns();
+        return true;
+    }
+    std::int64_t now_ns = 0;
+    if (!loop_now_ns(loop, now_ns)) return false;
+    if (state.timers.empty()) return true;  // time() has cancelled them
+    const std::int64_t first_ns = state.timers.first_deadline_ns();
+    if (first_ns == no_deadline) return true;
+    std::int64_t left_ns = 0;
+    const std::int64_t real_ns = native_of(loop).now_ns();
+    if (!__builtin_sub_overflow(first_ns, now_ns, &left_ns) && left_ns < sleep_max_ns)
+        deadline_ns = real_ns + (left_ns > 0 ? left_ns : 0);
+    else
+        deadline_ns = first_ns > now_ns ? real_ns + sleep_max_ns : real_ns;
     return true;
 }
 

@@ -63,7 +63,7 @@ struct loop_state {
     std::vector<PyObject*> transports;  // by descriptor, borrowed
     spin_policy spin;
     turn_limit limit;
-    bool custom_time = false;    // a subclass overrides time()
+    bool custom_time = false;    // time() is not ours: a subclass's, or the program set it
     bridge::ref clock;           // a virtual clock that moves the timers; null: the driver's
     std::int64_t settle_ns = 0;  // see loop_clock.cpp
     std::int64_t reached_ns = INT64_MIN;  // the clock was moved to here
@@ -113,9 +113,17 @@ void loop_clear_queues(loop_object* loop) noexcept;
 // ---- loop_clock.cpp: the clock that timers go by
 // The first nanosecond at which loop.time() >= when.
 [[nodiscard]] std::int64_t deadline_of(double when) noexcept;
-// False with an exception set (a virtual clock is Python code).
+// The driver's clock or the virtual one: what our own time() says. Here and below, false with an
+// exception set (what is not the driver's clock is Python code).
+[[nodiscard]] bool loop_clock_seconds(loop_object* loop, double& now) noexcept;
+// What loop.time() says, whoever wrote it; in whole nanoseconds, for timers.
 [[nodiscard]] bool loop_now_seconds(loop_object* loop, double& now) noexcept;
 [[nodiscard]] bool loop_now_ns(loop_object* loop, std::int64_t& now_ns) noexcept;
+// Until when, on the driver's clock, to sleep for the first timer; no_deadline: there is none. Not
+// for virtual clocks.
+[[nodiscard]] bool loop_first_deadline_ns(loop_object* loop, std::int64_t& deadline_ns) noexcept;
+// Looks whether time() is ours, for custom_time.
+void loop_look_at_time(loop_object* loop) noexcept;
 int loop_set_clock(loop_object* loop, PyObject* clock) noexcept;
 // What to do with a virtual clock when there is nothing to run: see loop_clock.cpp.
 enum class idle : std::uint8_t { sleep, settle, due, failed };

@@ -68,8 +68,8 @@ int poll_or_wait(loop_object* loop) {
         return 0;
     }
     if (state.clock) return wait_virtually(loop);
-    const std::int64_t deadline_ns =
-        state.timers.empty() ? no_deadline : state.timers.first_deadline_ns();
+    std::int64_t deadline_ns = 0;
+    if (!loop_first_deadline_ns(loop, deadline_ns)) return -1;
     wait_without_gil(loop, deadline_ns);
     return 0;
 }
@@ -107,7 +107,8 @@ int run_ready(loop_object* loop, std::size_t count) noexcept {
 // itself anew.
 int run_timers(loop_object* loop) noexcept {
     timer_heap& timers = loop->state.timers;
-    const std::int64_t now_ns = native_of(loop).now_ns();
+    std::int64_t now_ns = 0;
+    if (!loop_now_ns(loop, now_ns)) return -1;
     for (std::size_t left = timers.size(); left > 0 && !timers.empty(); --left) {
         if (timers.first_deadline_ns() > now_ns) break;
         if (run_handle(loop, timers.pop()) < 0) return -1;
@@ -185,6 +186,7 @@ PyObject* loop_run(PyObject* self, PyObject*) {
         return nullptr;
     }
     if (adopt(loop) < 0) return nullptr;
+    loop_look_at_time(loop);  // its class may have been changed since
     loop->state.running = true;
     int result = 0;
     do result = turn(loop);

@@ -106,3 +106,111 @@ def test_a_closed_loop_cannot_be_declared_open(loop: Any) -> None:
         loop._closed = False
     with pytest.raises(RuntimeError, match="Event loop is closed"):
         loop.call_soon(print)
+
+
+# ---- time()
+
+def now_from_zero(loop: Any, begin: float = time.monotonic()) -> float:
+    return time.monotonic() - begin
+
+
+def epoch(loop: Any) -> float:
+    return time.time()
+
+
+def fast(loop: Any) -> float:
+    return time.monotonic() * 10
+
+
+@pytest.fixture(params=["subclass", "instance", "class, later"])
+def loop_with(request: pytest.FixtureRequest, backend: str,
+              monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Any]]:
+    """Makes a loop with this time()."""
+    made: list[Any] = []
+
+    def make(function: Any) -> Any:
+        kind: Any = type("Timed", (ringloop.EventLoop,),
+                         {"time": function} if request.param == "subclass" else {})
+        loop = kind(backend=backend)
+        made.append(loop)
+        if request.param == "instance":
+            loop.time = function.__get__(loop)
+        if request.param == "class, later":
+            kind.time = function
+            loop.run_until_complete(nothing())      # each run looks
+        return loop
+
+    yield make
+    for loop in made:
+        loop.close()
+        loop.__dict__.pop("time", None)
+
+
+@pytest.mark.parametrize("function, least_s", [(epoch, 0.2), (now_from_zero, 0.2), (fast, 0.02)])
+def test_timers_go_by_a_time_of_the_programs_own(loop_with: Any, function: Any,
+                                                 least_s: float) -> None:
+    """sleep() used to end at once, or never."""
+    loop = loop_with(function)
+    begin = time.monotonic()
+    loop.run_until_complete(asyncio.wait_for(asyncio.sleep(0.2), 100))
+    assert least_s * 0.9 <= time.monotonic() - begin < 30
+
+
+def test_a_time_that_is_moved_by_hand_makes_timers_due(loop_with: Any) -> None:
+    now = [1000.0]
+    loop = loop_with(lambda loop: now[0])
+    seen: list[str] = []
+    loop.call_later(50, seen.append, "50")
+    loop.call_later(10, seen.append, "10")
+    loop.call_at(1000, seen.append, "0")
+
+    async def main() -> None:
+        for moved in (0, 15, 0, 100):
+            now[0] += moved
+            seen.append(f"at {now[0]:.0f}")
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(main())
+    loop.run_until_complete(asyncio.sleep(0))
+    assert seen == ["at 1000", "0", "at 1015", "at 1015", "10", "at 1115", "50"]
+
+
+def test_an_error_in_time_ends_the_run(loop_with: Any) -> None:
+    broken = False
+
+    def function(loop: Any) -> float:
+        if broken:
+            raise ZeroDivisionError("no time")
+        return time.monotonic()
+
+    loop = loop_with(function)
+    handle = loop.call_later(1000, print)
+    loop.run_until_complete(nothing())
+    broken = True
+    with pytest.raises(ZeroDivisionError, match="no time"):
+        loop.run_forever()
+    broken = False
+    handle.cancel()
+    loop.run_until_complete(nothing())
+
+
+def test_a_time_that_is_taken_away_again_leaves_the_loops_own(loop: Any) -> None:
+    loop.time = lambda: 5.0
+    assert loop.call_later(1, print).when() == 6.0
+    del loop.time
+    loop.run_until_complete(asyncio.sleep(0.01))
+    assert loop.time() == pytest.approx(time.monotonic(), abs=5)
+
+
+def test_a_subclass_may_shift_a_virtual_clock(backend: str) -> None:
+    class Shifted(ringloop.EventLoop):
+        def time(self) -> float:
+            return super().time() + 1e6
+
+    clock = ringloop.VirtualClock()
+    loop = Shifted(backend=backend, clock=clock)
+    try:
+        loop.run_until_complete(asyncio.sleep(3600))
+        assert clock.time() == pytest.approx(3600)
+    finally:
+        loop.close()
