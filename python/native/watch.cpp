@@ -68,6 +68,15 @@ void arm(fd_watch& watch, int fd) noexcept {
     io_of(watch.loop).submit(watch);
 }
 
+// The last reference to a callback may go, and with it any code run; an exception that is set
+// stays.
+void drop_watched(handle_object* handle) noexcept {
+    if (handle == nullptr) return;
+    handle->cancelled = true;
+    handle_drop(handle);
+    Py_DECREF(handle);
+}
+
 }  // namespace
 
 int watch_table::add(loop_object* loop, int fd, bool writer, handle_object* handle) noexcept {
@@ -76,8 +85,9 @@ int watch_table::add(loop_object* loop, int fd, bool writer, handle_object* hand
         return -1;
     }
     // A watch that is there may wait on a file that has since been closed under this number: always
-    // a fresh poll.
-    erase(loop, key(fd, writer), true);
+    // a fresh poll. What the old callback runs when it is freed finds the new one in its place.
+    handle_object* const before = take(loop, key(fd, writer), true);
+    int result = 0;
     try {
         fd_watch& watch =
             watches_.try_emplace(key(fd, writer), &watch_table::on_ready).first->second;
@@ -85,12 +95,13 @@ int watch_table::add(loop_object* loop, int fd, bool writer, handle_object* hand
         watch.handle = handle;
         watch.writer = writer;
         arm(watch, fd);
-        return 0;
     } catch (const std::bad_alloc&) {
         Py_DECREF(handle);
         PyErr_NoMemory();
-        return -1;
+        result = -1;
     }
+    drop_watched(before);
+    return result;
 }
 
 int watch_table::remove(loop_object* loop, int fd, bool writer) noexcept {
@@ -99,16 +110,18 @@ int watch_table::remove(loop_object* loop, int fd, bool writer) noexcept {
     return 1;
 }
 
-void watch_table::erase(loop_object* loop, long long which, bool retire) noexcept {
+handle_object* watch_table::take(loop_object* loop, long long which, bool retire) noexcept {
     auto found = watches_.find(which);
-    if (found == watches_.end()) return;
+    if (found == watches_.end()) return nullptr;
     fd_watch& watch = found->second;
     handle_object* handle = std::exchange(watch.handle, nullptr);
     if (retire && watch.in_flight()) io_of(loop).retire(watch);
     watches_.erase(which);
-    handle->cancelled = true;
-    handle_drop(handle);
-    Py_DECREF(handle);
+    return handle;
+}
+
+void watch_table::erase(loop_object* loop, long long which, bool retire) noexcept {
+    drop_watched(take(loop, which, retire));
 }
 
 void watch_table::clear(loop_object* loop, bool retire) noexcept {

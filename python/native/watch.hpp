@@ -39,6 +39,8 @@ class watch_table {
     static void on_ready(operation& op, const completion& result) noexcept;
     static void lose(fd_watch& watch, int error) noexcept;
     static long long key(int fd, bool writer) noexcept { return fd * 2LL + (writer ? 1 : 0); }
+    // Takes a watch out of the table; its handle is the caller's to drop, null: there was none.
+    handle_object* take(loop_object* loop, long long which, bool retire) noexcept;
     void erase(loop_object* loop, long long which, bool retire) noexcept;
 
     std::unordered_map<long long, fd_watch> watches_;

@@ -43,6 +43,32 @@ def test_a_reader_is_called_as_long_as_data_is_unread(loop: Any, pair: Any) -> N
     assert loop.remove_reader(pair[0]) is False
 
 
+def test_a_callback_that_watches_anew_while_it_is_freed_has_the_last_word(loop: Any,
+                                                                          pair: Any) -> None:
+    """It used to submit an operation twice, and to leak a handle."""
+    seen: list[str] = []
+
+    class Callback:
+        def __call__(self) -> None:
+            seen.append("first")
+
+        def __del__(self) -> None:
+            loop.add_reader(pair[0], note, "third")
+
+    def note(word: str) -> None:
+        seen.append(word)
+        pair[0].recv(100)
+
+    loop.add_reader(pair[0], Callback())
+    loop.add_reader(pair[0], note, "second")
+    pair[1].send(b"x")
+    turn(loop, 3)
+    assert seen == ["third"]
+    assert loop.remove_reader(pair[0]) is True
+    assert loop.remove_reader(pair[0]) is False
+    assert loop._counters()["in_flight"] <= 1       # the loop's own
+
+
 def test_reader_and_writer_of_one_descriptor_are_independent(loop: Any, pair: Any) -> None:
     seen: set[str] = set()
 
