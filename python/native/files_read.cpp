@@ -49,13 +49,14 @@ bool read_work::reserve(std::size_t size) noexcept {
 }
 
 std::span<char> read_work::room() noexcept {
-    const std::size_t more =
-        file->positional ? std::max(capacity_ / 2, in_place_size_max) : capacity_;
+    std::size_t more = file->positional ? std::max(capacity_ / 2, in_place_size_max) : capacity_;
+    if (!all_) more = std::min(more, size_ - done_);
     if (done_ == capacity_ && !reserve(capacity_ + more)) return {};
     return {PyBytes_AS_STRING(bytes_) + done_, capacity_ - done_};
 }
 
-// How much to make room for: never more than a file has, whatever the caller asked for.
+// How much to make room for: never more than a file has, whatever the caller asked for. Those that
+// do not say what they have, and those that grow, get more as they are read.
 std::size_t read_work::first_size() noexcept {
     if (!file->positional) return all_ ? chunk_size : std::min(size_, chunk_size);
     if (!all_ && size_ <= in_place_size_max) return size_;
@@ -93,8 +94,8 @@ void read_work::begin() noexcept {
 
 bool read_work::complete(std::size_t asked, std::size_t got) noexcept {
     if (!file->positional) return !all_;
-    if (!all_ && done_ == capacity_) return true;
-    return (got != asked || done_ == capacity_ - 1) && at_end();
+    if (!all_ && done_ == size_) return true;
+    return (got != asked || done_ + 1 >= capacity_) && at_end();
 }
 
 PyObject* read_work::result() noexcept {

@@ -287,6 +287,28 @@ def test_stat_is_os_stat(on_host: Run, path: Path) -> None:
     on_host(main())
 
 
+def test_a_read_of_a_file_without_a_size_gives_all_that_was_asked_for(on_host: Run) -> None:
+    """It used to end after 65,536 bytes."""
+    wanted = 300_000
+    with open("/proc/kallsyms", "rb") as plain:
+        expected = plain.read(wanted)
+    if len(expected) < wanted:
+        pytest.skip("/proc/kallsyms is short here")
+
+    async def main() -> None:
+        async with ringloop.open("/proc/kallsyms", "rb") as file:
+            assert len(await file.pread(wanted, 0)) == wanted
+            assert len(await file.pread(wanted, 100_000)) == wanted
+            assert len(await file.read(wanted)) == wanted
+            buffer = bytearray(wanted)
+            await file.seek(0)
+            assert await file.readinto(buffer) == wanted
+            everything = await file.readall()
+            assert len(await file.read(wanted)) == 0 and len(everything) > 0
+
+    on_host(main())
+
+
 def test_files_whose_size_is_a_lie(on_host: Run) -> None:
     async def main() -> None:
         assert (await fs.read_bytes("/proc/self/status")).startswith(b"Name:")
