@@ -82,6 +82,10 @@ PyMethodDef methods[] = {
 
 // ---- attributes that programs look at on the stock transport
 
+// What the base's slot holds is used as a loop: it cannot be set.
+PyObject* g_loop(PyObject* self, void*) noexcept {
+    return none_or(slot(self, slots.loop));
+}
 PyObject* g_protocol(PyObject* self, void*) noexcept {
     return none_or(datagram_of(self).protocol);
 }
@@ -117,6 +121,7 @@ PyObject* g_buffer(PyObject* self, void*) noexcept {
 }
 
 PyGetSetDef attributes[] = {
+    {"_loop", g_loop, nullptr, nullptr, nullptr},
     {"_protocol", g_protocol, nullptr, nullptr, nullptr},
     {"_sock", g_sock, nullptr, nullptr, nullptr},
     {"_sock_fd", g_sock_fd, nullptr, nullptr, nullptr},

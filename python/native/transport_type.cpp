@@ -99,6 +99,10 @@ PyMethodDef methods[] = {
 
 // ---- attributes that programs look at on the stock transport
 
+// What the base's slot holds is used as a loop: it cannot be set.
+PyObject* g_loop(PyObject* self, void*) noexcept {
+    return none_or(slot(self, slots.loop));
+}
 PyObject* g_protocol(PyObject* self, void*) noexcept {
     return none_or(state_of(self).protocol);
 }
@@ -139,6 +143,7 @@ PyObject* g_polling(PyObject* self, void*) noexcept {
 }
 
 PyGetSetDef attributes[] = {
+    {"_loop", g_loop, nullptr, nullptr, nullptr},
     {"_protocol", g_protocol, nullptr, nullptr, nullptr},
     {"_server", g_server, nullptr, nullptr, nullptr},
     {"_sock", g_sock, nullptr, nullptr, nullptr},

@@ -41,6 +41,30 @@ async def test_a_transport_takes_weak_references_and_attributes():
         assert seen() is None
 
 
+async def test_the_loop_of_a_transport_cannot_be_replaced():
+    """A write behind that used to end the process by a segmentation fault."""
+    loop = asyncio.get_running_loop()
+    endpoint, _ = await loop.create_datagram_endpoint(
+        asyncio.DatagramProtocol, local_addr=("127.0.0.1", 0))
+    with tcp_pair() as (near, far):
+        transport, protocol = await attach(near)
+        for each in (transport, endpoint):
+            assert each._loop is loop
+            with pytest.raises(AttributeError):
+                each._loop = 5
+            with pytest.raises(AttributeError):
+                del each._loop
+        transport.write(b"x")
+        endpoint.sendto(b"x", endpoint.get_extra_info("sockname"))
+        await turns()
+        assert far.recv(1) == b"x"
+        endpoint.close()
+        transport.abort()
+        await protocol.lost
+        await turns()
+        assert transport._loop is None
+
+
 async def test_extra_info_tells_socket_and_addresses_also_afterwards():
     with tcp_pair() as (near, far):
         transport, protocol = await attach(near)
