@@ -89,6 +89,8 @@ int loop_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
     const std::size_t ready = state.ready.size(), timers = state.timers.size();
     for (std::size_t i = 0; i < ready; ++i)
         if (int result = handle_traverse_contents(state.ready.at(i), visit, arg)) return result;
+    for (handle_object* handle : state.endings)
+        if (int result = handle_traverse_contents(handle, visit, arg)) return result;
     for (std::size_t i = 0; i < timers; ++i)
         if (int result = handle_traverse_contents(state.timers.at(i), visit, arg)) return result;
     if (state.host)
@@ -333,7 +335,12 @@ int set_closed(PyObject* self, PyObject* value, void*) noexcept {
     return 0;
 }
 
+PyObject* get_forked(PyObject* self, void*) noexcept {
+    return PyBool_FromLong(cast(self)->state.forked);
+}
+
 PyGetSetDef properties[] = {{"_closed", get_closed, set_closed, nullptr, nullptr},
+                            {"_is_parents", get_forked, nullptr, nullptr, nullptr},
                             {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMemberDef members[] = {
@@ -428,6 +435,12 @@ int loop_run_debug(loop_object* loop, handle_object* handle) noexcept {
 
 void loop_clear_queues(loop_object* loop) noexcept {
     loop_state& state = loop->state;
+    while (!state.endings.empty()) {
+        handle_object* handle = state.endings.back();
+        state.endings.pop_back();
+        handle_drop(handle);
+        Py_DECREF(handle);
+    }
     while (!state.ready.empty()) {
         handle_object* handle = state.ready.pop();
         handle_drop(handle);

@@ -59,7 +59,8 @@ PyObject* call_soon(PyObject* self, PyObject* const* arguments, Py_ssize_t count
     loop_object* loop = cast(self);
     call_arguments a{};
     if (!parse(taking("call_soon", soon_names, 1), arguments, count, names, a)) return nullptr;
-    if (loop->closed) return raise_closed(loop), nullptr;
+    if (loop->closed)
+        return loop_soon_when_closed(loop, a.leading[0], a.values, a.count, a.context);
     if (loop->debug && check_debug(loop, a.leading[0], "call_soon", true) < 0) return nullptr;
     return soon(loop, a.leading[0], a);
 }

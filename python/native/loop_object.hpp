@@ -70,7 +70,9 @@ struct loop_state {
     unsigned long last_thread = 0;        // where operations in flight were submitted
     bool initialised = false;             // _configure() has succeeded
     bool running = false;
-    bool forked = false;              // this is a child's copy of its parent's loop
+    bool forked = false;  // this is a child's copy of its parent's loop
+    // There only: callbacks of futures that have ended since the fork (loop_run.cpp).
+    std::vector<handle_object*> endings;
     loop_object* previous = nullptr;  // all configured loops of the process
     loop_object* next = nullptr;
 };
@@ -107,6 +109,10 @@ int handle_run_again(handle_object* handle) noexcept;
 void loop_forget_timer(loop_object* loop, handle_object* handle) noexcept;
 // Runs the queued hooks. Also called when a run ends, so that accepted writes leave.
 void run_turn_end_hooks(loop_object* loop) noexcept;
+// call_soon() of a closed loop: a handle in `endings`, or null with RuntimeError set.
+[[nodiscard]] PyObject* loop_soon_when_closed(loop_object* loop, PyObject* callback,
+                                              PyObject* const* arguments, Py_ssize_t count,
+                                              PyObject* context) noexcept;
 // Drops ready handles, timers, hooks.
 void loop_clear_queues(loop_object* loop) noexcept;
 

@@ -3,8 +3,16 @@
 // turn. While callbacks are slow a turn takes less I/O (turn_limit.hpp). Of a flood of handles it
 // takes a part, and then I/O and timers have their turn before the rest.
 //
+// A child that was forked inside a turn takes nothing up any more: not the rest of the turn, which
+// is its parent's, no I/O, no timer. Its program may end there, as one under asyncio would:
+// callbacks of futures that have ended since the fork still run, so that who waits for them hears
+// of it and the run ends with what its future says. What else they lead to raises RuntimeError.
+//
 // GIL: held, except inside wait_without_gil(). Leaves with everything submitted that the run
 // accepted.
+#include <new>
+#include <vector>
+
 #include "loop_object.hpp"
 
 namespace ringloop::python {
@@ -90,17 +98,63 @@ int collect_due(loop_object* loop) noexcept {
     return 0;
 }
 
+// Results of a turn's parts; < 0: an exception is set.
+constexpr int go_on = 0;
+constexpr int run_has_ended = 1;  // in a forked child
+
+bool is_done_future(PyObject* object) noexcept {
+    ref is_future = ref::steal(PyObject_GetAttrString(object, "_asyncio_future_blocking"));
+    ref done = is_future ? ref::steal(PyObject_CallMethod(object, "done", nullptr)) : ref();
+    const bool result = done.get() == Py_True;
+    PyErr_Clear();
+    return result;
+}
+
+// What a forked child still does after the handle, or the completion, that forked.
+int end_in_child(loop_object* loop) noexcept {
+    std::vector<handle_object*>& endings = loop->state.endings;
+    while (!loop->stopping && !endings.empty()) {
+        std::vector<handle_object*> now;
+        now.swap(endings);
+        int result = 0;
+        for (handle_object* handle : now) {
+            if (result == 0) result = handle_run(handle);
+            Py_DECREF(handle);
+        }
+        if (result < 0) return -1;
+    }
+    return loop->stopping ? run_has_ended : raise_closed(loop);
+}
+
+// The run of a forked child is over: what has ended there since counts as heard of. (asyncio's loop
+// goes on under its clean-up, and tells.)
+void forget_endings(loop_object* loop) noexcept {
+    ref exception = PyErr_Occurred() != nullptr ? bridge::take_exception() : ref();
+    std::vector<handle_object*> endings;
+    endings.swap(loop->state.endings);
+    for (handle_object* handle : endings) {
+        if (handle->count == 1) {
+            ref retrieved = ref::steal(PyObject_CallMethod(handle->slots[1], "exception", nullptr));
+            if (!retrieved) PyErr_Clear();  // it was cancelled
+        }
+        handle_drop(handle);
+        Py_DECREF(handle);
+    }
+    if (exception) bridge::restore_exception(std::move(exception));
+}
+
 int run_handle(loop_object* loop, handle_object* handle) noexcept {
     const int result = handle_run(handle);
     Py_DECREF(handle);
     if (result < 0) return -1;
-    return loop->state.forked ? raise_closed(loop) : 0;
+    return loop->state.forked ? end_in_child(loop) : go_on;
 }
 
 int run_ready(loop_object* loop, std::size_t count) noexcept {
     for (; count > 0; --count)
-        if (run_handle(loop, loop->state.ready.pop()) < 0) return -1;
-    return 0;
+        if (const int result = run_handle(loop, loop->state.ready.pop()); result != go_on)
+            return result;
+    return go_on;
 }
 
 // Timers that are due, past the handles that wait: at most as many as there are, for one may arm
@@ -111,9 +165,9 @@ int run_timers(loop_object* loop) noexcept {
     if (!loop_now_ns(loop, now_ns)) return -1;
     for (std::size_t left = timers.size(); left > 0 && !timers.empty(); --left) {
         if (timers.first_deadline_ns() > now_ns) break;
-        if (run_handle(loop, timers.pop()) < 0) return -1;
+        if (const int result = run_handle(loop, timers.pop()); result != go_on) return result;
     }
-    return 0;
+    return go_on;
 }
 
 int raise_fatal(loop_object* loop) noexcept {
@@ -128,6 +182,7 @@ int turn(loop_object* loop) {
     // A signal's handler that raises ends the run, as out of asyncio's select(); asked every time,
     // for whatever else may have ended the wait together with the signal.
     if (poll_or_wait(loop) < 0 || PyErr_CheckSignals() < 0) return -1;
+    if (state.forked) return end_in_child(loop);  // by a signal's handler
     scheduler& native = native_of(loop);
     // A turn without I/O has nothing to limit: it reads no clock.
     const bool has_io = native.has_host_work();
@@ -137,15 +192,16 @@ int turn(loop_object* loop) {
     const std::size_t first = flooded ? handles_max : waiting;
     if (!flooded && collect_due(loop) < 0) return -1;
     const std::size_t late = flooded ? 0 : state.ready.size() - first;
-    if (run_ready(loop, first) < 0) return -1;
+    if (const int result = run_ready(loop, first); result != go_on) return result;
     if (native.has_host_work()) native.run_host(state.limit.completions_max());
     if (raise_fatal(loop) < 0) return -1;
-    if (state.forked) return raise_closed(loop);
-    if ((flooded ? run_timers(loop) : run_ready(loop, late)) < 0) return -1;
+    if (state.forked) return end_in_child(loop);
+    int result = flooded ? run_timers(loop) : run_ready(loop, late);
     // stop() ends with the turn, and so does all that was ready before it.
-    if (flooded && loop->stopping && run_ready(loop, waiting - first) < 0) return -1;
+    if (result == go_on && flooded && loop->stopping) result = run_ready(loop, waiting - first);
+    if (result != go_on) return result;
     if (has_io) state.limit.turned(native.now_ns() - begin_ns, native.has_host_work());
-    return 0;
+    return go_on;
 }
 
 // Operations in flight belong to the thread that submitted them: they follow the loop to its new
@@ -165,6 +221,22 @@ int adopt(loop_object* loop) noexcept {
 }
 
 }  // namespace
+
+PyObject* loop_soon_when_closed(loop_object* loop, PyObject* callback, PyObject* const* arguments,
+                                Py_ssize_t count, PyObject* context) noexcept {
+    loop_state& state = loop->state;
+    if (!state.forked || !state.running || count != 1 || !is_done_future(arguments[0]))
+        return raise_closed(loop), nullptr;
+    handle_object* handle = make_handle(loop, false, callback, arguments, count, context);
+    if (handle == nullptr) return nullptr;
+    try {
+        state.endings.push_back(handle);
+    } catch (const std::bad_alloc&) {
+        Py_DECREF(handle);
+        return PyErr_NoMemory();
+    }
+    return Py_NewRef(reinterpret_cast<PyObject*>(handle));
+}
 
 void run_turn_end_hooks(loop_object* loop) noexcept {
     loop_state& state = loop->state;
@@ -188,11 +260,13 @@ PyObject* loop_run(PyObject* self, PyObject*) {
     if (adopt(loop) < 0) return nullptr;
     loop_look_at_time(loop);  // its class may have been changed since
     loop->state.running = true;
-    int result = 0;
+    int result = go_on;
     do result = turn(loop);
-    while (result == 0 && !loop->stopping);
+    while (result == go_on && !loop->stopping);
     loop->state.running = false;
-    if (!loop->state.forked) {
+    if (loop->state.forked) {
+        forget_endings(loop);
+    } else {
         ref exception = result < 0 ? bridge::take_exception() : ref();
         run_turn_end_hooks(loop);
         io_of(loop).flush();

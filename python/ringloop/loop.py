@@ -21,6 +21,7 @@ from typing import Any
 from . import _handles, _native
 from ._datagram import DatagramMixin
 from ._extras import ExtrasMixin
+from ._fork import ForkMixin
 from ._pipes import PipeMixin
 from ._resolve import ResolveMixin
 from ._sendfile import SendfileMixin
@@ -48,6 +49,7 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
     SignalMixin,
     SubprocessMixin,
     ResolveMixin,
+    ForkMixin,
     ExtrasMixin,
     _native.LoopCore,
     base_events.BaseEventLoop,
@@ -85,6 +87,13 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
 
     def run_forever(self) -> None:
         """Runs until stop() is called."""
+        try:
+            self._run_forever()
+        finally:
+            if self._is_parents:
+                self._leave_to_parent()
+
+    def _run_forever(self) -> None:
         if _HAS_RUN_HOOKS:
             # Outside the try: a refused nested run must not undo the outer one.
             self._run_forever_setup()

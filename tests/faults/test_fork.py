@@ -49,3 +49,23 @@ def test_multiprocessing_works_from_a_running_loop(method: str) -> None:
     done = programs.here().program("multiprocess.py", method)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.split() == ["0", "1", "4", "9"]
+
+
+ENDS = {"exit": "7 ", "raise": "1 ValueError: own", "return": "0 returned", "abort": "5 ",
+        "subtask exit": "9 ", "subtask return": "0 returned", "protocol exit": "6 ",
+        "sleep": "1 RuntimeError: ", "future": "1 RuntimeError: Event loop is closed: it belongs"}
+
+
+@pytest.mark.parametrize("backend", loops.BACKENDS)
+@pytest.mark.parametrize("way", ENDS)
+def test_a_child_ends_as_its_program_says(backend: str, way: str) -> None:
+    """It used to end with status 1 and a traceback of the loop's clean-up."""
+    reason = loops.refusal(backend)
+    if reason is not None:
+        pytest.skip(reason)
+    done = programs.here().program("fork_end.py", backend, way)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert f"{report['status']} {report['said']}".startswith(ENDS[way]), report
+    assert "Traceback" not in done.stderr and "pending" not in done.stderr, done.stderr
+    assert "never" not in done.stderr and "unclosed" not in done.stderr, done.stderr
