@@ -277,6 +277,9 @@ void datagram_finalize(PyObject* self) noexcept {
     if (!t.fd_open) return;
     ref pending = bridge::take_exception();
     warn_unclosed(self);
+    // Operations may be in flight, and must not begin anew when they end here.
+    t.closing = true;
+    ++t.connection_lost_count;
     if (close_descriptor(t) < 0) PyErr_WriteUnraisable(self);
     if (pending) bridge::restore_exception(std::move(pending));
 }

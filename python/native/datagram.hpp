@@ -137,6 +137,9 @@ PyObject* datagram_send_again(PyObject* self, PyObject*) noexcept;
 void datagram_flush(datagram_state& t) noexcept;
 
 // ---- datagram_type.cpp
+// For the loop's traverse: visits the transport once for each reference that its operations in
+// flight and its queued hook hold.
+int datagram_visit_held(PyObject* self, visitproc visit, void* arg) noexcept;
 int add_datagram_types(PyObject* module) noexcept;
 
 }  // namespace ringloop::python

@@ -161,8 +161,14 @@ int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
     return 0;
 }
 
+int held_by_loop(const datagram_state& t) noexcept {
+    return (t.readable.in_flight() ? 1 : 0) + (t.writable.in_flight() ? 1 : 0) +
+           (t.turn_end.queued ? 1 : 0);
+}
+
 int clear(PyObject* self) noexcept {
     datagram_state& t = datagram_of(self);
+    if (held_by_loop(t) > 0) return 0;  // they need it all: the loop's clear ends them
     clear_base_slots(self);
     t.out.clear();
     Py_CLEAR(t.protocol);
@@ -186,6 +192,15 @@ void dealloc(PyObject* self) noexcept {
     type->tp_free(self);
     Py_DECREF(type);
 }
+
+}  // namespace
+
+int datagram_visit_held(PyObject* self, visitproc visit, void* arg) noexcept {
+    for (int held = held_by_loop(datagram_of(self)); held > 0; --held) Py_VISIT(self);
+    return 0;
+}
+
+namespace {
 
 // ---- making the type
 

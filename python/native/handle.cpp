@@ -256,8 +256,6 @@ int handle_run_again(handle_object* self) noexcept {
 }
 
 int handle_traverse_contents(handle_object* self, visitproc visit, void* arg) noexcept {
-    // Held by somebody else too: then what it holds is not only ours to count.
-    if (Py_REFCNT(self) != 1) return 0;
     Py_VISIT(self->callback);
     Py_VISIT(self->context);
     const int held = self->count < 0 ? 1 : self->count;

@@ -59,7 +59,8 @@ extern PyTypeObject* timer_handle_type;
 int handle_run(handle_object* handle) noexcept;
 // Drops callback, arguments, context; the loop forgets it.
 void handle_drop(handle_object* handle) noexcept;
-// Visits what a queued handle holds, for the loop's traverse.
+// Visits what a queued handle holds, for the loop's traverse: also where the program has the
+// handle, too. Nothing else visits it, and it ends with the loop at the latest.
 int handle_traverse_contents(handle_object* handle, visitproc visit, void* argument) noexcept;
 
 int add_handle_types(PyObject* module) noexcept;

@@ -83,57 +83,10 @@ PyObject* loop_new(PyTypeObject* type, PyObject*, PyObject*) noexcept {
     return object(self);
 }
 
-int loop_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
-    Py_VISIT(Py_TYPE(self));
-    loop_state& state = cast(self)->state;
-    const std::size_t ready = state.ready.size(), timers = state.timers.size();
-    for (std::size_t i = 0; i < ready; ++i)
-        if (int result = handle_traverse_contents(state.ready.at(i), visit, arg)) return result;
-    for (handle_object* handle : state.endings)
-        if (int result = handle_traverse_contents(handle, visit, arg)) return result;
-    for (std::size_t i = 0; i < timers; ++i)
-        if (int result = handle_traverse_contents(state.timers.at(i), visit, arg)) return result;
-    if (state.host)
-        if (int result = state.host->traverse(visit, arg)) return result;
-    Py_VISIT(state.clock.get());
-    Py_VISIT(cast(self)->task_factory);
-    return state.watches.traverse(visit, arg);
-}
-
-// Ends everything that the loop has in flight. Safe to call twice.
-void tear_down(loop_object* loop) noexcept {
-    loop_state& state = loop->state;
-    loop->closed = 1;
-    if (!state.native) return;
-    if (!state.forked) run_turn_end_hooks(loop);
-    state.watches.clear(loop, !state.forked);
-    loop_clear_queues(loop);
-    if (!state.forked) {
-        state.host->end_all();
-        socket_place::forget_all(state.host.get());
-        state.native->io().flush();
-        state.native->io().retire_all();
-        // More than once: posts may wait behind those that the last turn left over.
-        while (state.native->has_host_work()) state.native->run_host();
-        loop_clear_queues(loop);
-    }
-    unlink(loop);
-    state.host.reset();
-    state.native.reset();
-}
-
-int loop_clear(PyObject* self) noexcept {
-    if (cast(self)->state.running) return 0;
-    loop_clear_queues(cast(self));
-    Py_CLEAR(cast(self)->task_factory);
-    if (!cast(self)->state.native) cast(self)->state.clock = ref();
-    return 0;
-}
-
 void loop_dealloc(PyObject* self) noexcept {
     PyTypeObject* type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    tear_down(cast(self));
+    loop_tear_down(cast(self));
     Py_CLEAR(cast(self)->task_factory);
     cast(self)->state.~loop_state();
     type->tp_free(self);
@@ -239,7 +192,7 @@ PyObject* shut_down(PyObject* self, PyObject*) noexcept {
         PyErr_SetString(PyExc_RuntimeError, "Cannot close a running event loop");
         return nullptr;
     }
-    tear_down(cast(self));
+    loop_tear_down(cast(self));
     Py_RETURN_NONE;
 }
 
@@ -391,6 +344,27 @@ bool loop_is_forked(loop_object* loop) noexcept {
 }
 bool loop_debug(loop_object* loop) noexcept {
     return loop->debug != 0;
+}
+
+void loop_tear_down(loop_object* loop) noexcept {
+    loop_state& state = loop->state;
+    loop->closed = 1;
+    if (!state.native) return;
+    if (!state.forked) run_turn_end_hooks(loop);
+    state.watches.clear(loop, !state.forked);
+    loop_clear_queues(loop);
+    if (!state.forked) {
+        state.host->end_all();
+        socket_place::forget_all(state.host.get());
+        state.native->io().flush();
+        state.native->io().retire_all();
+        // More than once: posts may wait behind those that the last turn left over.
+        while (state.native->has_host_work()) state.native->run_host();
+        loop_clear_queues(loop);
+    }
+    unlink(loop);
+    state.host.reset();
+    state.native.reset();
 }
 
 int raise_closed(loop_object* loop) noexcept {

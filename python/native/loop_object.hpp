@@ -113,6 +113,8 @@ void run_turn_end_hooks(loop_object* loop) noexcept;
 [[nodiscard]] PyObject* loop_soon_when_closed(loop_object* loop, PyObject* callback,
                                               PyObject* const* arguments, Py_ssize_t count,
                                               PyObject* context) noexcept;
+// Ends everything that the loop has in flight, and its driver. Safe to call twice.
+void loop_tear_down(loop_object* loop) noexcept;
 // Drops ready handles, timers, hooks.
 void loop_clear_queues(loop_object* loop) noexcept;
 
@@ -136,6 +138,10 @@ enum class idle : std::uint8_t { sleep, settle, due, failed };
 [[nodiscard]] idle idle_on_virtual_clock(loop_object* loop) noexcept;
 // Moves the clock to the first deadline. 0, or -1 with an exception set.
 int loop_jump(loop_object* loop) noexcept;
+
+// ---- loop_collector.cpp
+int loop_traverse(PyObject* self, visitproc visit, void* arg) noexcept;
+int loop_clear(PyObject* self) noexcept;
 
 PyObject* loop_run(PyObject* self, PyObject*);
 extern PyMethodDef loop_call_methods[];   // loop_calls.cpp

@@ -187,6 +187,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
 
 int clear(PyObject* self) noexcept {
     listener_object* l = cast(self);
+    if (l->accept.in_flight()) return 0;  // it needs them: the loop's clear ends it
     Py_CLEAR(l->context);
     Py_CLEAR(l->factory);
     Py_CLEAR(l->socket);
@@ -294,6 +295,12 @@ PyObject* stop_serving(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
         }
     }
     return PyObject_CallMethod(arguments[1], "close", nullptr);
+}
+
+int visit_listeners(loop_object* loop, visitproc visit, void* arg) noexcept {
+    for (listener_object* l : live)
+        if (l->loop == loop && l->accept.in_flight()) Py_VISIT(object(l));
+    return 0;
 }
 
 int add_server_types(PyObject* module) noexcept {

@@ -35,6 +35,10 @@ class socket_work : public bridge::operation_source, public socket_place {
     void start(bridge::loop_host& host, bridge::awaitable& owner) noexcept final;
     void request_cancel() noexcept final;
     void collect() noexcept final;
+    int traverse(visitproc visit, void* arg) noexcept override {
+        Py_VISIT(socket_.get());
+        return 0;
+    }
     // In a forked child, before its copies of the loops are abandoned: it closes its sockets
     // itself.
     static void forget_all_after_fork() noexcept;

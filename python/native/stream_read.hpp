@@ -45,6 +45,11 @@ class stream_read final : public bridge::source {
     void request_cancel() noexcept override;
     void collect() noexcept override;
     [[nodiscard]] PyObject* result() noexcept override;
+    int traverse(visitproc visit, void* arg) noexcept override {
+        Py_VISIT(reader_.get());
+        Py_VISIT(error_.get());
+        return 0;
+    }
     void undelivered(PyObject* value) noexcept override;
     [[nodiscard]] const char* name() const noexcept override { return "stream read"; }
 

@@ -310,7 +310,9 @@ void transport_finalize(PyObject* self) noexcept {
     if (!t.fd_open) return;
     ref pending = bridge::take_exception();
     warn_unclosed(self);
-    // A receive may be in flight: a finalizer of the same garbage has resumed reading.
+    // Operations may be in flight, and must not begin anew when they end here.
+    t.closing = true;
+    ++t.connection_lost_count;
     if (close_descriptor(t) < 0) PyErr_WriteUnraisable(self);
     if (t.server != nullptr) {
         ref server = ref::steal(std::exchange(t.server, nullptr));

@@ -163,6 +163,11 @@ void transport_at_turn_end(transport_state& t) noexcept;
 void transport_turn_end(turn_end_hook& hook) noexcept;
 void transport_finalize(PyObject* self) noexcept;
 
+// ---- transport_type.cpp
+// For the loop's traverse: visits the transport once for each reference that its operations in
+// flight and its queued hook hold.
+int transport_visit_held(PyObject* self, visitproc visit, void* arg) noexcept;
+
 // ---- transport_receive.cpp
 void transport_on_receive(operation& op, const completion& result) noexcept;
 // Arms or cancels `receive` so that it fits the state.

@@ -55,6 +55,8 @@ int traverse(PyObject* object, visitproc visit, void* arg) {
     Py_VISIT(self.callbacks);
     Py_VISIT(self.outcome);
     Py_VISIT(self.message);
+    if (self.work != nullptr)
+        if (const int stop = self.work->traverse(visit, arg); stop != 0) return stop;
     return 0;
 }
 

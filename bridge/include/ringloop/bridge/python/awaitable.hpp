@@ -46,6 +46,8 @@ class source {
     virtual void collect() noexcept = 0;
     // Asked once, inside finish(): a new reference, or null with an exception set.
     [[nodiscard]] virtual PyObject* result() noexcept = 0;
+    // For the collector: visits what it holds of Python and what may lead back to the loop.
+    virtual int traverse(visitproc, void*) noexcept { return 0; }
     // Nobody takes the result: `value` is what result() returned, null if it was not asked.
     virtual void undelivered(PyObject* value) noexcept { static_cast<void>(value); }
     [[nodiscard]] virtual const char* name() const noexcept = 0;  // for repr()
