@@ -63,7 +63,6 @@ _CALLS = re.compile(
 
 # Where else a system call stands, and why it may. A path that ends in "/" means everything below.
 ALLOWED_CALLS = {
-    "runtime/src/net/": "sockets are made, bound and named once per connection; no I/O",
     "kernels/src/execution.cpp": "a worker's own CPU time, which no driver knows",
     "kernels/src/priority.cpp": "a worker lowers its own priority",
     "python/native/probe.cpp": "measures from a bare thread, beside every driver",
