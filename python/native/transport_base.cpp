@@ -75,7 +75,7 @@ void warn_unclosed(PyObject* transport) noexcept {
 
 std::size_t high_water(PyObject* self) noexcept {
     PyObject* mark = slot(self, slots.high_water);
-    if (mark == names().default_high_water) return default_high_water;
+    if (mark == nullptr || mark == names().default_high_water) return default_high_water;
     const std::size_t value = PyLong_Check(mark) ? PyLong_AsSize_t(mark) : SIZE_MAX;
     if (PyErr_Occurred() != nullptr) PyErr_Clear();  // larger than any queue
     return value;

@@ -319,3 +319,14 @@ async def test_a_released_view_is_refused(how, size):
         assert await elsewhere(far.recv, 100) == b"after"
         transport.close()
         await protocol.lost
+
+
+async def test_a_water_mark_that_somebody_deletes_is_the_usual_one():
+    """write() crashed."""
+    with tcp_pair() as (near, far):
+        transport, protocol = await attach(near)
+        del transport._high_water
+        transport.write(b"x")
+        assert await elsewhere(far.recv, 10) == b"x"
+        transport.abort()
+        await protocol.lost
