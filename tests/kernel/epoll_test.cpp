@@ -136,28 +136,38 @@ TEST_CASE("a dup keeps the file open behind a close; nothing is delivered to the
     bench.close(q);
 }
 
+// A FIFO without a reader: an open for writing is stuck in a worker until release().
+struct reluctant_fifo {
+    reluctant_fifo() {
+        ::unlink(path.c_str());
+        REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+    }
+    // Lets the worker that was left behind go, and sees that it keeps no descriptor. (If it never
+    // began, there is nobody to wait for.)
+    void release() const {
+        const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        REQUIRE(reader >= 0);
+        pollfd gone{reader, POLLIN, 0};
+        ::poll(&gone, 1, 2000);
+        ::close(reader);
+        ::unlink(path.c_str());
+    }
+    const std::string path = "/tmp/ringloop_fifo_" + std::to_string(::getpid());
+};
+
 // The ring answers ENXIO at once: it tries without blocking first.
 TEST_CASE("an open that is stuck in the file pool can be given up") {
     workbench bench({backend::epoll});
     driver& d = *bench.d;
-    const std::string path = "/tmp/ringloop_fifo_" + std::to_string(::getpid());
-    ::unlink(path.c_str());
-    REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+    const reluctant_fifo fifo;
     recorder op(d);
-    op.prepare_open(AT_FDCWD, path.c_str(), O_WRONLY, 0);
+    op.prepare_open(AT_FDCWD, fifo.path.c_str(), O_WRONLY, 0);
     d.submit(op);
     turn(d, 5'000'000);
     CHECK(op.seen.empty());
     d.retire(op);
     CHECK(op.result() == -ECANCELED);
-    // Let the worker that was left behind go, and see that it keeps no descriptor. (If it never
-    // began, there is nobody to wait for.)
-    const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    REQUIRE(reader >= 0);
-    pollfd gone{reader, POLLIN, 0};
-    ::poll(&gone, 1, 2000);
-    ::close(reader);
-    ::unlink(path.c_str());
+    fifo.release();
 }
 
 TEST_CASE("what waits behind a stuck open runs when that is given up") {
@@ -165,11 +175,9 @@ TEST_CASE("what waits behind a stuck open runs when that is given up") {
     one_worker.file_threads_max = 1;
     workbench bench({backend::epoll}, one_worker);
     driver& d = *bench.d;
-    const std::string path = "/tmp/ringloop_fifo_" + std::to_string(::getpid());
-    ::unlink(path.c_str());
-    REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+    const reluctant_fifo fifo;
     recorder stuck(d);
-    stuck.prepare_open(AT_FDCWD, path.c_str(), O_WRONLY, 0);
+    stuck.prepare_open(AT_FDCWD, fifo.path.c_str(), O_WRONLY, 0);
     d.submit(stuck);
     turn(d, 5'000'000);
     recorder behind(d);
@@ -181,12 +189,7 @@ TEST_CASE("what waits behind a stuck open runs when that is given up") {
     turn_until(d, [&] { return !behind.seen.empty(); });
     CHECK(behind.result() >= 0);
     CHECK(d.close(behind.result()) == 0);
-    const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    REQUIRE(reader >= 0);
-    pollfd gone{reader, POLLIN, 0};
-    ::poll(&gone, 1, 2000);
-    ::close(reader);
-    ::unlink(path.c_str());
+    fifo.release();
 }
 
 TEST_CASE("a signal interrupts a wait and is reported") {

@@ -17,6 +17,17 @@ std::uint64_t first_step(const std::vector<step_record>& steps, step_kind kind) 
     return 0;
 }
 
+// What the simulated kernel decided while the scenario ran, which left no timer behind.
+std::vector<step_record> steps_of(const fake_config& config,
+                                  task<void> (*scenario)(rl::scheduler& on)) {
+    auto body = make_fake_driver(config);
+    fake_driver& io = *body;
+    rl::scheduler home(std::move(body));
+    rl::sync_wait(home, scenario(home));
+    CHECK(home.timers().size() == 0);
+    return io.record(step_domain::work);
+}
+
 }  // namespace
 
 // A listener that closed while its accept was ending by EMFILE had cancelled its retry timer before
@@ -24,26 +35,19 @@ std::uint64_t first_step(const std::vector<step_record>& steps, step_kind kind) 
 TEST_CASE("a listener closed while descriptors run out leaves no timer behind") {
     fake_config config;
     config.kernel.descriptors_max = 2;
-    const auto run = [&] {
-        auto body = make_fake_driver(config);
-        fake_driver& io = *body;
-        rl::scheduler home(std::move(body));
-        rl::sync_wait(home, [](rl::scheduler& on) -> task<void> {
-            auto listener = tcp_listener::bind(on, at(1));
-            tcp_stream client = co_await tcp_stream::connect(at(1));
-            try {
-                co_await rl::with_timeout(10us, [](tcp_listener& from) -> task<void> {
-                    auto stream = co_await from.accept();
-                }(listener));
-            } catch (const rl::timed_out&) {
-            }
-        }(home));
-        CHECK(home.timers().size() == 0);
-        return io.record(step_domain::work);
+    const auto scenario = [](rl::scheduler& on) -> task<void> {
+        auto listener = tcp_listener::bind(on, at(1));
+        tcp_stream client = co_await tcp_stream::connect(at(1));
+        try {
+            co_await rl::with_timeout(10us, [](tcp_listener& from) -> task<void> {
+                auto stream = co_await from.accept();
+            }(listener));
+        } catch (const rl::timed_out&) {
+        }
     };
-    const std::uint64_t accept = first_step(run(), step_kind::accept);
+    const std::uint64_t accept = first_step(steps_of(config, scenario), step_kind::accept);
     config.plan = {{step_domain::work, accept, {fault_kind::late, 1'000'000}}};
-    run();
+    steps_of(config, scenario);
 }
 
 // ENETDOWN, EHOSTUNREACH and the like tell of one connection that is gone before it was accepted.
@@ -51,20 +55,14 @@ TEST_CASE("a listener closed while descriptors run out leaves no timer behind") 
 TEST_CASE("a listener outlives the network error of one connection") {
     const int error = GENERATE(ENETDOWN, EHOSTUNREACH, EPROTO, ENOPROTOOPT);
     fake_config config;
-    const auto run = [&] {
-        auto body = make_fake_driver(config);
-        fake_driver& io = *body;
-        rl::scheduler home(std::move(body));
-        rl::sync_wait(home, [](rl::scheduler& on) -> task<void> {
-            auto listener = tcp_listener::bind(on, at(1));
-            tcp_stream client = co_await tcp_stream::connect(at(1));
-            tcp_stream server = co_await listener.accept();
-        }(home));
-        return io.record(step_domain::work);
+    const auto scenario = [](rl::scheduler& on) -> task<void> {
+        auto listener = tcp_listener::bind(on, at(1));
+        tcp_stream client = co_await tcp_stream::connect(at(1));
+        tcp_stream server = co_await listener.accept();
     };
-    const std::uint64_t accept = first_step(run(), step_kind::accept);
+    const std::uint64_t accept = first_step(steps_of(config, scenario), step_kind::accept);
     config.plan = {{step_domain::work, accept, {fault_kind::error, error}}};
-    run();
+    steps_of(config, scenario);
 }
 
 // retire() started ended operations again, which filled the submission queue and so brought the
