@@ -13,7 +13,7 @@ import warnings
 from typing import Any, Iterator
 
 import pytest
-from harness import accounts
+from harness import accounts, datagrams
 from harness.loops import Run
 
 
@@ -162,13 +162,7 @@ def server_gone() -> Any:
 def test_datagrams(run: Run) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        with (
-            socket.socket(type=socket.SOCK_DGRAM) as ours,
-            socket.socket(type=socket.SOCK_DGRAM) as theirs,
-        ):
-            for each in (ours, theirs):
-                each.bind(("127.0.0.1", 0))
-                each.setblocking(False)
+        with datagrams.sockets() as (ours, theirs):
             waiting = asyncio.create_task(loop.sock_recvfrom(ours, 100))
             await asyncio.sleep(0)
             assert await loop.sock_sendto(theirs, b"hello", ours.getsockname()) == 5

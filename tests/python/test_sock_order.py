@@ -12,6 +12,7 @@ import struct
 from typing import Any, AsyncIterator, Iterator
 
 import pytest
+from harness import datagrams
 from harness.loops import Run
 
 Pair = tuple[socket.socket, socket.socket]
@@ -429,13 +430,7 @@ def test_kept_datagrams_reach_calls_of_any_kind(run: Run, into: bool) -> None:
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        with (
-            socket.socket(type=socket.SOCK_DGRAM) as ours,
-            socket.socket(type=socket.SOCK_DGRAM) as theirs,
-        ):
-            for each in (ours, theirs):
-                each.bind(("127.0.0.1", 0))
-                each.setblocking(False)
+        with datagrams.sockets() as (ours, theirs):
             address = theirs.getsockname()
             theirs.connect(ours.getsockname())
             buffer = bytearray(100)

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 LOOPBACK = ("127.0.0.1", 0)
@@ -97,3 +99,14 @@ def peer(family: int = socket.AF_INET) -> socket.socket:
     made.settimeout(30)
     made.bind(LOOPBACK if family == socket.AF_INET else ("::1", 0))
     return made
+
+
+@contextlib.contextmanager
+def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Two bound ones of the loopback that do not block."""
+    with (socket.socket(type=socket.SOCK_DGRAM) as ours,
+          socket.socket(type=socket.SOCK_DGRAM) as theirs):
+        for each in (ours, theirs):
+            each.bind(LOOPBACK)
+            each.setblocking(False)
+        yield ours, theirs
