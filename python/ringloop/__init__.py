@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import fs
+from ._batched import batched
 from ._capabilities import Capabilities, capabilities
+from ._coalesce import coalesce
 from ._native import Awaitable
 from .clock import VirtualClock
 from .files import open
@@ -26,7 +28,9 @@ __all__ = [
     "EventLoop",
     "EventLoopPolicy",
     "VirtualClock",
+    "batched",
     "capabilities",
+    "coalesce",
     "fs",
     "get_include",
     "install",
