@@ -10,6 +10,7 @@ from . import fs
 from ._batched import batched
 from ._capabilities import Capabilities, capabilities
 from ._coalesce import coalesce
+from ._mixin import mixin
 from ._native import Awaitable
 from .clock import VirtualClock
 from .files import open
@@ -34,6 +35,7 @@ __all__ = [
     "fs",
     "get_include",
     "install",
+    "mixin",
     "new_event_loop",
     "open",
     "run",
