@@ -12,6 +12,7 @@ from ._capabilities import Capabilities, capabilities
 from ._coalesce import coalesce
 from ._mixin import mixin
 from ._native import Awaitable
+from ._print_tasks import print_tasks
 from .clock import VirtualClock
 from .files import open
 from .loop import EventLoop, new_event_loop
@@ -38,6 +39,7 @@ __all__ = [
     "mixin",
     "new_event_loop",
     "open",
+    "print_tasks",
     "run",
 ]
 
