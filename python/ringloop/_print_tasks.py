@@ -18,7 +18,12 @@ from ._native import Awaitable
 # How each kind of coroutine names its frame and what it waits for.
 _KINDS = (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await"))
 # Iterators of CPython's between a coroutine and what it awaits; only the collector sees into them.
-_OPAQUE = ("coroutine_wrapper", "async_generator_asend", "async_generator_athrow", "anext_awaitable")
+_OPAQUE = (
+    "coroutine_wrapper",
+    "async_generator_asend",
+    "async_generator_athrow",
+    "anext_awaitable",
+)
 
 
 def print_tasks(
@@ -43,14 +48,18 @@ def print_tasks(
     elif not isinstance(loop, asyncio.AbstractEventLoop):
         raise TypeError(f"print_tasks() takes an event loop, not {loop!r}")
     current = asyncio.current_task(loop)
-    tasks = sorted(asyncio.all_tasks(loop), key=lambda task: (len(task.get_name()), task.get_name()))
+    tasks = sorted(asyncio.all_tasks(loop), key=_by_name)
     lines = [f"{len(tasks)} task{'s' * (len(tasks) != 1)} of {loop!r}"]
     for task in tasks:
         waiter = getattr(task, "_fut_waiter", None)
         state = "runs" if task is current else "is ready" if waiter is None else "waits"
         lines.append(f"{_title(task)} {state}")
         lines += [f"    {line}" for line in _chain(task.get_coro(), waiter)]
-    print("\n".join(lines), file=file if file is not None else sys.stdout)
+    (file or sys.stdout).write("\n".join(lines) + "\n")
+
+
+def _by_name(task: asyncio.Task[Any]) -> tuple[int, str]:
+    return len(task.get_name()), task.get_name()  # Task-10 after Task-9
 
 
 def _title(task: asyncio.Task[Any]) -> str:
