@@ -1,10 +1,12 @@
 // create_task() and create_future() without a frame of Python's, for what nearly every call is: no
-// task factory, no debug mode. All else is the running CPython's own create_task(). asyncio's
-// classes are looked up in their modules at every call, as its own methods do: a program may have
-// replaced them.
+// task factory but ours, no debug mode. All else is the running CPython's own create_task().
+// asyncio's classes are looked up in their modules at every call, as its own methods do: a program
+// may have replaced them.
 //
 // GIL held, the loop's thread.
 #include "loop_object.hpp"
+#include "task_factory.hpp"
+#include "task_steps.hpp"
 
 namespace ringloop::python {
 
@@ -66,12 +68,14 @@ PyObject* base_create_task(PyObject* self, PyObject* const* arguments, Py_ssize_
     return PyObject_Call(method.get(), all.get(), keywords.get());
 }
 
-PyObject* create_task(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
-                      PyObject* names) noexcept {
+PyObject* create_plain_task(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                            PyObject* names) noexcept {
     constexpr Py_ssize_t named_max = 2;
     loop_object* loop = cast(self);
     const Py_ssize_t named = names != nullptr ? PyTuple_GET_SIZE(names) : 0;
     const bool has_factory = loop->task_factory != nullptr && loop->task_factory != Py_None;
+    if (has_factory && !loop->closed && count == 1 && makes_native_tasks(loop->task_factory))
+        return make_task(loop->task_factory, self, arguments[0], arguments + 1, names);
     if (loop->closed || loop->debug || has_factory || count != 1 || named > named_max)
         return base_create_task(self, arguments, count, names);
     const ref keywords = task_keywords(names);
@@ -85,6 +89,24 @@ PyObject* create_task(PyObject* self, PyObject* const* arguments, Py_ssize_t cou
     for (Py_ssize_t i = 0; i < named; ++i) stack[3 + i] = arguments[1 + i];
     return PyObject_Vectorcall(type.get(), stack + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET,
                                keywords.get());
+}
+
+// The same with the coroutine replaced by one that calls the hooks.
+PyObject* create_hooked_task(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                             PyObject* names) noexcept {
+    const Py_ssize_t named = names != nullptr ? PyTuple_GET_SIZE(names) : 0;
+    std::vector<PyObject*> replaced(arguments, arguments + count + named);
+    const ref hooked = with_hooks(arguments[0]);
+    if (!hooked) return nullptr;
+    replaced[0] = hooked.get();
+    ref task = ref::steal(create_plain_task(self, replaced.data(), count, names));
+    return task && tell_created(hooked.get(), task.get()) == 0 ? task.release() : nullptr;
+}
+
+PyObject* create_task(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                      PyObject* names) noexcept {
+    if (step_hooks_set && count == 1) return create_hooked_task(self, arguments, count, names);
+    return create_plain_task(self, arguments, count, names);
 }
 
 PyObject* create_future(PyObject* self, PyObject*) noexcept {

@@ -8,6 +8,8 @@
 #include "exit_guard.hpp"
 #include "loop.hpp"
 #include "ringloop/bridge/python/awaitable.hpp"
+#include "task_factory.hpp"
+#include "task_steps.hpp"
 #ifdef RINGLOOP_TEST_BACKEND
 #include "testing/simulation.hpp"
 #endif
@@ -29,6 +31,8 @@ int execute(PyObject* module) {
     if (python::add_transport_types(module) < 0) return -1;
     if (python::add_datagram_types(module) < 0) return -1;
     if (python::add_socket_types(module) < 0) return -1;
+    if (python::add_step_types(module) < 0) return -1;
+    if (python::add_task_factory_type(module) < 0) return -1;
 #ifdef RINGLOOP_TEST_BACKEND
     if (python::add_simulation_types(module) < 0) return -1;
 #endif

@@ -6,13 +6,14 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import fs
+from . import fs, hooks
 from ._batched import batched
 from ._capabilities import Capabilities, capabilities
 from ._coalesce import coalesce
 from ._mixin import mixin
 from ._native import Awaitable
 from ._print_tasks import print_tasks
+from ._task_factory import NativeTask, task_factory
 from .clock import VirtualClock
 from .files import open
 from .loop import EventLoop, new_event_loop
@@ -29,18 +30,21 @@ __all__ = [
     "Capabilities",
     "EventLoop",
     "EventLoopPolicy",
+    "NativeTask",
     "VirtualClock",
     "batched",
     "capabilities",
     "coalesce",
     "fs",
     "get_include",
+    "hooks",
     "install",
     "mixin",
     "new_event_loop",
     "open",
     "print_tasks",
     "run",
+    "task_factory",
 ]
 
 def get_include() -> str:
