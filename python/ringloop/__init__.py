@@ -10,6 +10,7 @@ from . import fs, hooks
 from ._batched import batched
 from ._capabilities import Capabilities, capabilities
 from ._coalesce import coalesce
+from ._leakcheck import LeakError, leakcheck
 from ._mixin import mixin
 from ._native import Awaitable
 from ._print_tasks import print_tasks
@@ -30,6 +31,7 @@ __all__ = [
     "Capabilities",
     "EventLoop",
     "EventLoopPolicy",
+    "LeakError",
     "NativeTask",
     "VirtualClock",
     "batched",
@@ -39,6 +41,7 @@ __all__ = [
     "get_include",
     "hooks",
     "install",
+    "leakcheck",
     "mixin",
     "new_event_loop",
     "open",
