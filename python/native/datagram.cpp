@@ -112,6 +112,7 @@ PyObject* make_datagram_transport(PyObject*, PyObject* const* arguments,
     if (loop_is_closed(loop)) return raise_closed(loop), nullptr;
     const int fd = PyObject_AsFileDescriptor(arguments[1]);
     if (fd < 0) return nullptr;
+    if (check_other_loops(loop, fd, "a new transport") < 0) return nullptr;
     const int any = PyObject_IsTrue(arguments[3]);
     if (any < 0) return nullptr;
     PyObject* self = allocate(loop, arguments[5]);

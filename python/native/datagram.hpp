@@ -140,6 +140,7 @@ void datagram_flush(datagram_state& t) noexcept;
 // For the loop's traverse: visits the transport once for each reference that its operations in
 // flight and its queued hook hold.
 int datagram_visit_held(PyObject* self, visitproc visit, void* arg) noexcept;
+void list_datagram_transport(owner_list& found, PyObject* self) noexcept;
 int add_datagram_types(PyObject* module) noexcept;
 
 }  // namespace ringloop::python

@@ -200,6 +200,16 @@ int datagram_visit_held(PyObject* self, visitproc visit, void* arg) noexcept {
     return 0;
 }
 
+void list_datagram_transport(owner_list& found, PyObject* self) noexcept {
+    const datagram_state& t = datagram_of(self);
+    if (!found.wants(t.fd)) return;
+    const char* const state = t.closing    ? "closing"
+                              : !t.started ? "starting"
+                              : t.paused   ? "paused"
+                                           : "receiving";
+    found.add(t.fd, "datagram transport", self, slot(self, slots.loop), state);
+}
+
 namespace {
 
 // ---- making the type

@@ -12,6 +12,7 @@
 #include "files_close.hpp"
 #include "ledger.hpp"
 #include "loop.hpp"
+#include "owners.hpp"
 #include "probe.hpp"
 #include "ringloop/bridge/python/errors.hpp"
 
@@ -150,6 +151,7 @@ PyObject* os_close = nullptr;
 namespace {
 
 PyObject* unsupported_operation = nullptr;  // io.UnsupportedOperation
+file_object* first_file = nullptr;          // the latest
 
 file_object* cast(PyObject* object) noexcept {
     return reinterpret_cast<file_object*>(object);
@@ -170,6 +172,8 @@ void deallocate(PyObject* object) {
     Py_CLEAR(self->name);
     Py_CLEAR(self->kept);
     if (saved) bridge::restore_exception(ref::share(saved.get()));
+    (self->previous != nullptr ? self->previous->next : first_file) = self->next;
+    if (self->next != nullptr) self->next->previous = self->previous;
     PyObject_Free(object);
     Py_DECREF(type);
 }
@@ -355,8 +359,20 @@ PyObject* new_file(int fd, const descriptor_facts& facts, PyObject* name, int ac
     made->users = 0;
     made->current = made->first_waiting = made->last_waiting = nullptr;
     made->closer = nullptr;
+    made->previous = nullptr;
+    made->next = first_file;
+    if (first_file != nullptr) first_file->previous = made;
+    first_file = made;
     ++files_live;
     return made->object();
+}
+
+void list_files(owner_list& found) noexcept {
+    for (file_object* file = first_file; file != nullptr; file = file->next) {
+        if (!found.wants(file->fd)) continue;
+        const char* const state = file->closing ? "closing" : file->users > 0 ? "in use" : "open";
+        found.add(file->fd, "file", file->object(), nullptr, state);
+    }
 }
 
 int add_file_types(PyObject* module) noexcept {

@@ -49,6 +49,8 @@ struct file_object {
     file_work* first_waiting;
     file_work* last_waiting;
     close_work* closer;
+    file_object* previous;  // of all
+    file_object* next;
 
     [[nodiscard]] PyObject* object() noexcept { return &ob_base; }
 };

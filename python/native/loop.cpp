@@ -14,6 +14,7 @@
 
 #include "ledger.hpp"
 #include "loop_object.hpp"
+#include "owners.hpp"
 #include "processors.hpp"
 #include "ringloop/bridge/python/errors.hpp"
 #include "sockets.hpp"
@@ -342,6 +343,9 @@ bool loop_is_closed(loop_object* loop) noexcept {
 bool loop_is_forked(loop_object* loop) noexcept {
     return loop->state.forked;
 }
+loop_object* first_of_loops() noexcept {
+    return first_loop;
+}
 bool loop_debug(loop_object* loop) noexcept {
     return loop->debug != 0;
 }
@@ -475,9 +479,9 @@ int loop_claim_fd(loop_object* loop, int fd, PyObject* transport) noexcept {
     auto& table = loop->state.transports;
     const auto index = static_cast<std::size_t>(fd);
     if (index < table.size() && table[index] != nullptr) {
-        PyErr_Format(PyExc_RuntimeError, "File descriptor %d is used by transport %R", fd,
-                     table[index]);
-        return -1;
+        const ref number = ref::steal(PyLong_FromLong(fd));
+        return number ? raise_conflict(number.get(), "transport", table[index], "a new transport")
+                      : -1;
     }
     try {
         if (index >= table.size()) table.resize(index * 2 + 16);

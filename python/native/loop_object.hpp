@@ -115,6 +115,8 @@ void run_turn_end_hooks(loop_object* loop) noexcept;
                                               PyObject* context) noexcept;
 // Ends everything that the loop has in flight, and its driver. Safe to call twice.
 void loop_tear_down(loop_object* loop) noexcept;
+// Of all that are configured and not torn down; the others follow by state.next.
+[[nodiscard]] loop_object* first_of_loops() noexcept;
 // Drops ready handles, timers, hooks.
 void loop_clear_queues(loop_object* loop) noexcept;
 

@@ -7,6 +7,7 @@
 #include "datagram.hpp"
 #include "exit_guard.hpp"
 #include "loop.hpp"
+#include "owners.hpp"
 #include "ringloop/bridge/python/awaitable.hpp"
 #include "task_factory.hpp"
 #include "task_steps.hpp"
@@ -27,6 +28,7 @@ int execute(PyObject* module) {
     }
     python::install_exit_guard();
     if (bridge::add_awaitable_types(module) < 0) return -1;
+    if (python::add_owner_functions(module) < 0) return -1;
     if (python::add_loop_types(module) < 0) return -1;
     if (python::add_transport_types(module) < 0) return -1;
     if (python::add_datagram_types(module) < 0) return -1;

@@ -12,6 +12,7 @@
 
 #include "ledger.hpp"
 #include "loop.hpp"
+#include "owners.hpp"
 #include "ringloop/bridge/python/errors.hpp"
 #include "ringloop/bridge/python/ref.hpp"
 #include "transport.hpp"
@@ -245,6 +246,10 @@ listener_object* find(loop_object* loop, PyObject* socket) noexcept {
     return nullptr;
 }
 
+PyObject* holder_of(const listener_object& l) noexcept {
+    return l.server == Py_None ? l.socket : l.server;
+}
+
 bool check_arguments(PyObject* const* arguments, Py_ssize_t count, Py_ssize_t least,
                      Py_ssize_t most, const char* signature) noexcept {
     if (count >= least && count <= most && is_loop(arguments[0])) return true;
@@ -263,7 +268,8 @@ PyObject* start_serving(PyObject*, PyObject* const* arguments, Py_ssize_t count)
     auto* loop = reinterpret_cast<loop_object*>(arguments[0]);
     if (loop_is_closed(loop)) return raise_closed(loop), nullptr;
     if (find(loop, arguments[2]) != nullptr) {
-        PyErr_SetString(PyExc_RuntimeError, "this loop accepts on this socket already");
+        raise_conflict(arguments[2], "server", holder_of(*find(loop, arguments[2])),
+                       "start_serving()");
         return nullptr;
     }
     ref listener = ref::steal(object(make_listener(loop, arguments + 1, count - 1)));
@@ -295,6 +301,14 @@ PyObject* stop_serving(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
         }
     }
     return PyObject_CallMethod(arguments[1], "close", nullptr);
+}
+
+void list_listeners(owner_list& found) noexcept {
+    for (const listener_object* l : live) {
+        if (l->stopping || !found.wants(l->fd) || loop_is_closed(l->loop)) continue;
+        const char* const state = l->retry != nullptr ? "waiting for descriptors" : "accepting";
+        found.add(l->fd, "server", holder_of(*l), reinterpret_cast<PyObject*>(l->loop), state);
+    }
 }
 
 int visit_listeners(loop_object* loop, visitproc visit, void* arg) noexcept {

@@ -75,6 +75,12 @@ void socket_work::forget_all_after_fork() noexcept {
     while (first_ != nullptr) first_->landed();
 }
 
+void socket_work::list_owners(owner_list& found) noexcept {
+    for (socket_work* work = first_; work != nullptr; work = work->next_)
+        if (found.wants(work->fd))
+            found.add(work->fd, "socket call", work->socket(), work->host().loop(), work->name());
+}
+
 void socket_work::hold_open() noexcept {
     // What socket.makefile() counts by: close() waits for all of them.
     const ref count = ref::steal(PyObject_GetAttrString(socket(), "_io_refs"));
@@ -118,7 +124,7 @@ loop_object* checked(PyObject* self, PyObject* socket) noexcept {
         const ref fine = ref::steal(PyObject_CallOneArg(check_ssl_socket, socket));
         if (!fine) return nullptr;
     }
-    if (check_no_transport(loop, socket) < 0) return nullptr;
+    if (check_no_transport(loop, socket, "a sock_ call") < 0) return nullptr;
     if (!loop_debug(loop)) return loop;
     const ref timeout = ref::steal(PyObject_CallMethod(socket, "gettimeout", nullptr));
     if (!timeout) return nullptr;

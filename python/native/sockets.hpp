@@ -16,6 +16,7 @@
 
 #include <Python.h>
 
+#include "owners.hpp"
 #include "pinned_buffer.hpp"
 #include "ringloop/bridge/python/operation_source.hpp"
 #include "ringloop/bridge/python/ref.hpp"
@@ -42,6 +43,7 @@ class socket_work : public bridge::operation_source, public socket_place {
     // In a forked child, before its copies of the loops are abandoned: it closes its sockets
     // itself.
     static void forget_all_after_fork() noexcept;
+    static void list_owners(owner_list& found) noexcept;  // of the calls in flight
 
   protected:
     virtual void begin() noexcept = 0;  // fd is the socket's, and it is this call's turn

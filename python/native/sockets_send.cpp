@@ -118,7 +118,7 @@ class call_work final : public socket_work {
     }
     void undelivered(PyObject* value) noexcept override;
     [[nodiscard]] const char* name() const noexcept override {
-        return method_ != nullptr ? method_ : "sock_connect";
+        return method_ != nullptr ? method_ : "wait for a socket";
     }
 
   private:

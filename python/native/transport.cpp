@@ -160,9 +160,8 @@ void transport_set_protocol(transport_state& t, PyObject* protocol) noexcept {
     stream_protocol_changed(t);
 }
 
-PyObject* make_transport(loop_object* loop, int fd, PyObject* sock, PyObject* protocol,
-                         PyObject* waiter, PyObject* extra, PyObject* server,
-                         PyObject* context) noexcept {
+PyObject* prepare_transport(loop_object* loop, int fd, PyObject* sock, PyObject* protocol,
+                            PyObject* extra, PyObject* server, PyObject* context) noexcept {
     PyObject* self = allocate(loop, extra);
     if (self == nullptr) return nullptr;
     transport_state& t = state_of(self);
@@ -185,16 +184,23 @@ PyObject* make_transport(loop_object* loop, int fd, PyObject* sock, PyObject* pr
         }
         t.server = Py_NewRef(server);
     }
-    if (schedule_start(loop, self, t.protocol, t.context, waiter) < 0) {
-        discard(loop, self);
-        return nullptr;
-    }
     if (sock != nullptr && sock != Py_None) {
         t.socket = Py_NewRef(sock);
         const int on = 1;  // refused by sockets that are not TCP
         (void)io_of(loop).set_option(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
     return self;
+}
+
+PyObject* make_transport(loop_object* loop, int fd, PyObject* sock, PyObject* protocol,
+                         PyObject* waiter, PyObject* extra, PyObject* server,
+                         PyObject* context) noexcept {
+    PyObject* self = prepare_transport(loop, fd, sock, protocol, extra, server, context);
+    if (self == nullptr) return nullptr;
+    transport_state& t = state_of(self);
+    if (schedule_start(loop, self, t.protocol, t.context, waiter) == 0) return self;
+    discard(loop, self);
+    return nullptr;
 }
 
 // _start_reading(waiter=None): runs behind connection_made(); reading is armed at the end of this

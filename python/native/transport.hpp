@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "loop.hpp"
+#include "owners.hpp"
 #include "ringloop/bridge/python/ref.hpp"
 #include "ringloop/operation.hpp"
 
@@ -66,6 +67,7 @@ struct transport_state {
     bool paused = false;
     bool closing = false;
     bool refusing = false;     // closed with nothing but this turn's writes: later ones are dropped
+    bool in_pieces = false;    // data is being handed over piece by piece
     bool read_ended = false;   // end of stream or error seen
     bool write_ended = false;  // write_eof() was called
     bool fd_open = false;      // `fd` is ours to close
@@ -145,6 +147,10 @@ class context_scope {
 [[nodiscard]] PyObject* make_transport(loop_object* loop, int fd, PyObject* sock,
                                        PyObject* protocol, PyObject* waiter, PyObject* extra,
                                        PyObject* server, PyObject* context) noexcept;
+// The same without connection_made(): the caller calls it, and transport_start_reading() then.
+[[nodiscard]] PyObject* prepare_transport(loop_object* loop, int fd, PyObject* sock,
+                                          PyObject* protocol, PyObject* extra, PyObject* server,
+                                          PyObject* context) noexcept;
 void transport_set_protocol(transport_state& t, PyObject* protocol) noexcept;
 int transport_close(transport_state& t) noexcept;
 // Drops what is queued and schedules connection_lost(exception); `exception` may be None.
@@ -167,6 +173,17 @@ void transport_finalize(PyObject* self) noexcept;
 // For the loop's traverse: visits the transport once for each reference that its operations in
 // flight and its queued hook hold.
 int transport_visit_held(PyObject* self, visitproc visit, void* arg) noexcept;
+void list_transport(owner_list& found, PyObject* self) noexcept;
+
+// ---- transport_handover.cpp: a descriptor that changes its owner
+// _detach(): (socket, [bytes, …]), nothing is in flight on it any more and connection_lost(None)
+// follows. Nothing may wait to be sent. None: a callback of the connection is under way, later.
+PyObject* transport_detach(PyObject* self, PyObject*) noexcept;
+// _begin(received): connection_made() has run; what it raised is raised, and the connection closed.
+// The protocol gets `received` (bytes) first.
+PyObject* transport_begin(PyObject* self, PyObject* received) noexcept;
+// attach_transport(loop, sock, protocol): a transport that waits for _begin().
+PyObject* attach_transport(PyObject* module, PyObject* const* arguments, Py_ssize_t count) noexcept;
 
 // ---- transport_receive.cpp
 void transport_on_receive(operation& op, const completion& result) noexcept;

@@ -124,10 +124,11 @@ bool deaf(transport_state& t) noexcept {  // no more data is for this protocol
 
 // Everything but the plain case: pieces, reading paused meanwhile, protocol changed meanwhile.
 void deliver_slowly(transport_state& t, const char* data, std::size_t size) noexcept {
+    t.in_pieces = true;
     while (size > 0 && !deaf(t)) {
         if (t.paused || t.held != nullptr) {
             hold(t, data, size);
-            return;
+            break;
         }
         std::size_t taken = size;
         if (t.kind == feed::buffered) {
@@ -145,6 +146,7 @@ void deliver_slowly(transport_state& t, const char* data, std::size_t size) noex
         data += taken;
         size -= taken;
     }
+    t.in_pieces = false;
 }
 
 void deliver_end(transport_state& t) noexcept {

@@ -92,6 +92,8 @@ PyMethodDef methods[] = {
     {"_call_connection_lost", transport_call_connection_lost, METH_O, nullptr},
     {"_start_reading", method(transport_start_reading), METH_FASTCALL, nullptr},
     {"_deliver_held", transport_deliver_held, METH_NOARGS, nullptr},
+    {"_begin", transport_begin, METH_O, nullptr},
+    {"_detach", transport_detach, METH_NOARGS, nullptr},
     {"_make_empty_waiter", transport_hold_for_file, METH_NOARGS, nullptr},
     {"_renew_empty_waiter", transport_renew_file_waiter, METH_NOARGS, nullptr},
     {"_reset_empty_waiter", transport_end_file, METH_NOARGS, nullptr},
@@ -219,6 +221,17 @@ int transport_visit_held(PyObject* self, visitproc visit, void* arg) noexcept {
     return 0;
 }
 
+void list_transport(owner_list& found, PyObject* self) noexcept {
+    const transport_state& t = state_of(self);
+    if (!found.wants(t.fd)) return;
+    const char* const state = t.closing      ? "closing"
+                              : !t.started   ? "starting"
+                              : t.read_ended ? "at its end"
+                              : t.paused     ? "paused"
+                                             : "reading";
+    found.add(t.fd, "transport", self, slot(self, slots.loop), state);
+}
+
 namespace {
 
 // ---- making the type
@@ -286,6 +299,7 @@ PyObject* from_socket(PyObject*, PyObject* const* arguments, Py_ssize_t count) n
     if (fd < 0) return nullptr;
     auto* loop = reinterpret_cast<loop_object*>(arguments[0]);
     if (loop_is_closed(loop)) return raise_closed(loop), nullptr;
+    if (check_other_loops(loop, fd, "a new transport") < 0) return nullptr;
     PyObject* rest[3] = {Py_None, Py_None, Py_None};
     std::copy(arguments + 3, arguments + count, rest);
     return make_transport(loop, fd, arguments[1], arguments[2], rest[0], rest[1], rest[2], nullptr);
@@ -294,6 +308,8 @@ PyObject* from_socket(PyObject*, PyObject* const* arguments, Py_ssize_t count) n
 PyMethodDef functions[] = {
     {"transport_from_socket", method(from_socket), METH_FASTCALL,
      "A transport over a connected socket."},
+    {"attach_transport", method(attach_transport), METH_FASTCALL,
+     "A transport over a connected socket, until its _begin()."},
     {"start_serving", method(start_serving), METH_FASTCALL, "Accepts connections for a Server."},
     {"stop_serving", method(stop_serving), METH_FASTCALL,
      "Ends start_serving(); closes the socket."},

@@ -137,6 +137,15 @@ int watch_table::traverse(visitproc visit, void* argument) noexcept {
     return 0;
 }
 
+void watch_table::list_owners(owner_list& found, PyObject* loop) const noexcept {
+    for (const auto& [which, watch] : watches_) {
+        const auto fd = static_cast<int>(which / 2);  // key()
+        if (watch.handle == nullptr || !found.wants(fd)) continue;
+        auto* const holder = reinterpret_cast<PyObject*>(watch.handle);
+        found.add(fd, watch.writer ? "writer" : "reader", holder, loop, "watching");
+    }
+}
+
 // The descriptor cannot be polled any more: the watch goes, with a report.
 void watch_table::lose(fd_watch& watch, int error) noexcept {
     loop_object* loop = watch.loop;
@@ -184,11 +193,12 @@ PyObject* add(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyOb
     const char* name = writer ? "add_writer" : "add_reader";
     PyObject* given[2];
     if (!bind({name, add_names, 2, 2, true}, arguments, count, names, given)) return nullptr;
-    if (checked && check_no_transport(loop, given[0]) < 0) return nullptr;
+    const char* const wanted_by = writer ? "add_writer()" : "add_reader()";
+    if (checked && check_no_transport(loop, given[0], wanted_by) < 0) return nullptr;
     if (loop->closed) return raise_closed(loop), nullptr;
     if (check_debug(loop, given[1], name, true) < 0) return nullptr;
     const int fd = descriptor_of(given[0]);
-    if (fd < 0) return nullptr;
+    if (fd < 0 || check_other_loops(loop, fd, wanted_by) < 0) return nullptr;
     const Py_ssize_t placed = count < 2 ? count : 2;
     ref handle = ref::steal(reinterpret_cast<PyObject*>(
         make_handle(loop, false, given[1], arguments + placed, count - placed, nullptr)));
@@ -212,16 +222,13 @@ PyObject* drop(PyObject* self, PyObject* object, bool writer) noexcept {
 
 }  // namespace
 
-int check_no_transport(loop_object* loop, PyObject* object) noexcept {
+int check_no_transport(loop_object* loop, PyObject* object, const char* wanted_by) noexcept {
     if (loop->state.transports.empty()) return 0;
     long fd = 0;
     if (!descriptor_value(object, fd)) return -1;
     auto& transports = loop->state.transports;
-    if (fd >= 0 && static_cast<std::size_t>(fd) < transports.size() && transports[fd] != nullptr) {
-        PyErr_Format(PyExc_RuntimeError, "File descriptor %R is used by transport %R", object,
-                     transports[fd]);
-        return -1;
-    }
+    if (fd >= 0 && static_cast<std::size_t>(fd) < transports.size() && transports[fd] != nullptr)
+        return raise_conflict(object, "transport", transports[fd], wanted_by);
     return 0;
 }
 
@@ -241,7 +248,8 @@ PyObject* remove_method(PyObject* self, PyObject* const* arguments, Py_ssize_t c
     if (!bind({writer ? "remove_writer" : "remove_reader", remove_names, 1, 1}, arguments, count,
               names, &fd))
         return nullptr;
-    if (checked && check_no_transport(cast(self), fd) < 0) return nullptr;
+    const char* const wanted_by = writer ? "remove_writer()" : "remove_reader()";
+    if (checked && check_no_transport(cast(self), fd, wanted_by) < 0) return nullptr;
     return drop(self, fd, writer);
 }
 

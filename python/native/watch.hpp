@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "handle.hpp"
+#include "owners.hpp"
 #include "ringloop/operation.hpp"
 
 namespace ringloop::python {
@@ -33,6 +34,7 @@ class watch_table {
     // flight.
     void clear(loop_object* loop, bool retire) noexcept;
     int traverse(visitproc visit, void* argument) noexcept;
+    void list_owners(owner_list& found, PyObject* loop) const noexcept;
     [[nodiscard]] std::size_t size() const noexcept { return watches_.size(); }
 
   private:
@@ -49,8 +51,9 @@ class watch_table {
 // The descriptor number of an int or of an object with fileno(); -1 with an exception set.
 [[nodiscard]] int descriptor_of(PyObject* object) noexcept;
 
-// 0, or -1 with RuntimeError set: a transport of the loop owns that descriptor; reads and writes of
-// others would take its bytes.
-[[nodiscard]] int check_no_transport(loop_object* loop, PyObject* object) noexcept;
+// 0, or -1 with FdConflictError set: a transport of the loop owns that descriptor; reads and writes
+// of others would take its bytes.
+[[nodiscard]] int check_no_transport(loop_object* loop, PyObject* object,
+                                     const char* wanted_by) noexcept;
 
 }  // namespace ringloop::python

@@ -6,13 +6,16 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import fs, hooks
+from . import compat, fs, hooks
 from ._batched import batched
 from ._capabilities import Capabilities, capabilities
 from ._coalesce import coalesce
+from ._handover import attach, detach, recv_handle, send_handle
 from ._leakcheck import LeakError, leakcheck
 from ._mixin import mixin
-from ._native import Awaitable
+from ._native import Awaitable, FdConflictError
+from ._owned import OwnedFd
+from ._owners import fdinfo
 from ._print_tasks import print_tasks
 from ._task_factory import NativeTask, task_factory
 from .clock import VirtualClock
@@ -31,12 +34,18 @@ __all__ = [
     "Capabilities",
     "EventLoop",
     "EventLoopPolicy",
+    "FdConflictError",
     "LeakError",
     "NativeTask",
+    "OwnedFd",
     "VirtualClock",
+    "attach",
     "batched",
     "capabilities",
     "coalesce",
+    "compat",
+    "detach",
+    "fdinfo",
     "fs",
     "get_include",
     "hooks",
@@ -46,7 +55,9 @@ __all__ = [
     "new_event_loop",
     "open",
     "print_tasks",
+    "recv_handle",
     "run",
+    "send_handle",
     "task_factory",
 ]
 

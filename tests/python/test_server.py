@@ -310,8 +310,9 @@ async def test_nothing_is_kept_of_a_thousand_connections():
 async def test_the_same_socket_cannot_be_served_twice():
     server, _ = await serve()
     sock = server._sockets[0]
-    with pytest.raises(RuntimeError, match="already"):
+    with pytest.raises(ringloop.FdConflictError, match="is used by server") as caught:
         asyncio.get_running_loop()._start_serving(Echo, sock)
+    assert (caught.value.fd, caught.value.wanted_by) == (sock.fileno(), "start_serving()")
     await end(server)
 
 

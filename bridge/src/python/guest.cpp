@@ -298,6 +298,11 @@ void set_own_loops(loop_host* (*asked)(PyObject* loop) noexcept) noexcept {
     host_if_own = asked;
 }
 
+void each_guest(void (*visit)(PyObject*, int, void*) noexcept, void* context) noexcept {
+    for (auto& [loop, host] : known().guests)
+        if (host->alive_loop() == loop) visit(loop, host->native().io().pollable_fd(), context);
+}
+
 loop_host* host_of(PyObject* loop) noexcept {
     if (host_if_own != nullptr)
         if (loop_host* own = host_if_own(loop); own != nullptr) return own;

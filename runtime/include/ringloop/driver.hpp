@@ -164,6 +164,10 @@ class driver {
     virtual int close(
         int fd) noexcept = 0;  // retire the operations on it first: they hold the file open
 
+    // For a descriptor that stays open and goes on elsewhere: nothing here knows it any more.
+    // Retire the operations on it first.
+    virtual void give_up(int) noexcept {}
+
     // What an open descriptor is: 0 or a negated errno.
     virtual int inspect(int fd, descriptor_facts& facts) noexcept = 0;
 

@@ -35,6 +35,7 @@ int stream_state::release() {
     if (receive_.in_flight()) io().retire(receive_);
     if (readable())
         throw std::logic_error("ringloop: receive() has read ahead: the stream cannot go");
+    io().give_up(socket_);
     return std::exchange(socket_, -1);
 }
 

@@ -31,6 +31,7 @@ class epoll_driver final : public kernel_driver {
     void abandon_after_fork() noexcept override;
     int pollable_fd() const noexcept override { return epoll_fd_; }
     int close(int fd) noexcept override;
+    void give_up(int fd) noexcept override { forget(fd); }
 
   protected:
     void body_submit(operation& op) noexcept override;
