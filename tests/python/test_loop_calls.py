@@ -102,7 +102,7 @@ def test_handles_pass_isinstance_and_look_like_asyncios(loop: Any) -> None:
 def test_a_context_is_copied_or_taken(loop: Any) -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
     seen: list[str] = []
-    variable.set("at the call")
+    before = variable.set("at the call")
     loop.call_soon(lambda: seen.append(variable.get()))
     given = contextvars.copy_context()
     given.run(variable.set, "given")
@@ -111,6 +111,7 @@ def test_a_context_is_copied_or_taken(loop: Any) -> None:
     variable.set("later")
     turns(loop)
     assert seen == ["at the call", "given", "given"]
+    variable.reset(before)      # this thread's context would keep the variable
 
 
 def test_a_wrong_context_is_refused_at_once(loop: Any) -> None:
