@@ -148,6 +148,14 @@ class Process:
             self.finished = self.finished or "finished" in entry
 
 
+def hear_hangups() -> None:
+    """nohup and a script's "&" ignore these signals, for all children: a test that ends its child
+    by one would wait in vain. The children's own session keeps a hangup of the terminal away."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)      # not ignored, which exec() would keep
+
+
 def run_module(suite: Suite, name: str, only: list[str] | None = None) -> Module:
     module = Module(name)
     begin = time.monotonic()
@@ -240,6 +248,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def main(suite: Suite, options: argparse.Namespace) -> int:
+    hear_hangups()
     if options.launch:
         suite.launch = [sys.executable, str(LAUNCH), *shlex.split(options.launch), "--"]
     names = [name for name in suite.names
