@@ -160,6 +160,8 @@ file_object* cast(PyObject* object) noexcept {
 void deallocate(PyObject* object) {
     file_object* self = cast(object);
     PyTypeObject* const type = Py_TYPE(object);
+    (self->previous != nullptr ? self->previous->next : first_file) = self->next;
+    if (self->next != nullptr) self->next->previous = self->previous;
     const ref saved = bridge::take_exception();
     if (self->fd >= 0) {
         if (!self->closing &&
@@ -172,8 +174,6 @@ void deallocate(PyObject* object) {
     Py_CLEAR(self->name);
     Py_CLEAR(self->kept);
     if (saved) bridge::restore_exception(ref::share(saved.get()));
-    (self->previous != nullptr ? self->previous->next : first_file) = self->next;
-    if (self->next != nullptr) self->next->previous = self->previous;
     PyObject_Free(object);
     Py_DECREF(type);
 }

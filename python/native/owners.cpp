@@ -34,6 +34,7 @@ void note(PyObject* error, const char* name, PyObject* value) noexcept {
 
 void owner_list::add(int fd, const char* kind, PyObject* holder, PyObject* loop,
                      const char* state) noexcept {
+    if (Py_REFCNT(holder) == 0 || (loop != nullptr && Py_REFCNT(loop) == 0)) return;
     try {
         entries_.push_back({fd, kind, ref::share(holder), ref::share(loop), state});
     } catch (const std::bad_alloc&) {

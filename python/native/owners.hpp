@@ -34,7 +34,7 @@ class owner_list {
         const auto fd = static_cast<std::size_t>(only_fd_);
         return {fd, fd < size ? fd + 1 : fd};
     }
-    // kind, state: literals. `loop` may be null: of none.
+    // kind, state: literals. `loop` may be null: of none. What is being freed is passed over.
     void add(int fd, const char* kind, PyObject* holder, PyObject* loop,
              const char* state) noexcept;
     // list of (fd, kind, holder, loop, state); null with an exception set.

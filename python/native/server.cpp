@@ -305,7 +305,8 @@ PyObject* stop_serving(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
 
 void list_listeners(owner_list& found) noexcept {
     for (const listener_object* l : live) {
-        if (l->stopping || !found.wants(l->fd) || loop_is_closed(l->loop)) continue;
+        if (l->stopping || !found.wants(l->fd)) continue;
+        if (l->loop == nullptr || loop_is_closed(l->loop)) continue;
         const char* const state = l->retry != nullptr ? "waiting for descriptors" : "accepting";
         found.add(l->fd, "server", holder_of(*l), reinterpret_cast<PyObject*>(l->loop), state);
     }

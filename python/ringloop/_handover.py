@@ -45,16 +45,9 @@ async def detach(transport: Any) -> tuple[socket.socket, bytes]:
     loop = found._loop
     if loop is not None and loop is not asyncio.get_running_loop():
         raise RuntimeError(f"detach() must be awaited on the transport's own loop, {loop!r}")
-    was_paused = found._paused
-    try:
-        if found.get_write_buffer_size() and not found.is_closing():
-            await _written(found)
-        while (parts := found._detach()) is None:  # inside a callback of this very connection
-            await asyncio.sleep(0)
-    except BaseException:
-        if not was_paused:
-            found.resume_reading()
-        raise
+    parts = None if found.get_write_buffer_size() else found._detach()
+    if parts is None:
+        parts = await _detach_later(found)
     sock, held = parts
     return sock, b"".join((_unread(found), *held))
 
@@ -105,6 +98,20 @@ def _native_transport(given: Any) -> Any:
     raise TypeError(f"detach() takes a stream transport of ringloop's loop, not {given!r}")
 
 
+async def _detach_later(transport: Any) -> Any:
+    was_paused = transport._paused
+    try:
+        if not transport.is_closing():
+            await _written(transport)
+        while (parts := transport._detach()) is None:  # inside a callback of this very connection
+            await asyncio.sleep(0)
+        return parts
+    except BaseException:
+        if not was_paused:
+            transport.resume_reading()
+        raise
+
+
 async def _written(transport: Any) -> None:
     transport.pause_reading()
     try:
@@ -122,7 +129,7 @@ async def _written(transport: Any) -> None:
 def _unread(transport: Any) -> bytes:
     """What lies in a StreamReader, taken out of it."""
     reader = getattr(transport.get_protocol(), "_stream_reader", None)
-    if reader is None:
+    if not isinstance(reader, asyncio.StreamReader):
         return b""
     found = bytes(reader._buffer)
     reader._buffer.clear()

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <thread>
 
+#include "ringloop/detail/same_file.hpp"
 #include "support/bodies.hpp"
 
 using namespace ringloop;
@@ -36,6 +37,31 @@ TEST_CASE("a regular file is always ready, as poll(2) says") {
     // The ring ends and re-arms it for ever: its last answer may be one more "ready".
     CHECK((repeating.result() == -ECANCELED || repeating.result() == POLLIN));
     ::close(fd);
+}
+
+TEST_CASE("an epoll set forgets a descriptor that is given up") {
+    workbench bench(body{backend::epoll});
+    driver& d = *bench.d;
+    const auto p = bench.connect_pair();
+    recorder op(d);
+    op.prepare_receive(p.far, true);
+    d.submit(op);
+    d.poll();
+    d.retire(op);
+    const int set = d.pollable_fd();
+    const int copy = ::dup(p.far);
+    const bool told = detail::same_file(p.far, copy) >= 0;  // sandboxes forbid kcmp()
+    if (told) {
+        CHECK(detail::same_file(p.far, copy) == 1);
+        CHECK(detail::same_file(p.far, p.near) == 0);
+        CHECK(detail::same_file(p.far, -1) == -EBADF);
+        CHECK(detail::same_as_epoll_entry(copy, set, p.far, 0) == 1);
+        CHECK(detail::same_as_epoll_entry(p.near, set, p.far, 0) == 0);
+    }
+    d.give_up(p.far);
+    if (told) CHECK(detail::same_as_epoll_entry(copy, set, p.far, 0) == 0);
+    ::close(copy);
+    bench.close(p);
 }
 
 TEST_CASE("a read of a pipe waits for the writer without a thread, blocking pipe or not") {
