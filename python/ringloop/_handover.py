@@ -131,8 +131,9 @@ def _unread(transport: Any) -> bytes:
     reader = getattr(transport.get_protocol(), "_stream_reader", None)
     if not isinstance(reader, asyncio.StreamReader):
         return b""
-    found = bytes(reader._buffer)
-    reader._buffer.clear()
+    buffer: bytearray = reader._buffer  # type: ignore[attr-defined]
+    found = bytes(buffer)
+    buffer.clear()
     return found
 
 
