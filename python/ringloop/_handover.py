@@ -199,7 +199,8 @@ def _check_channel(channel: Any, wanted_by: str) -> None:
         raise TypeError(f"descriptors travel over a Unix socket, not {channel!r}")
     if channel.gettimeout() != 0:
         raise ValueError("the channel must be non-blocking: channel.setblocking(False)")
-    _owners.check_free(channel.fileno(), wanted_by, ("transport", "datagram transport"))
+    number = _owners.number_of(channel)
+    _owners.check_free(number, wanted_by, ("transport", "datagram transport"))
 
 
 def _received(data: bytes, control: list[tuple[int, int, bytes]], flags: int) -> OwnedFd:

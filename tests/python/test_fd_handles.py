@@ -165,6 +165,10 @@ async def test_what_cannot_be_sent_says_why_and_stays(channel):
             channel[1].close()
             with pytest.raises(BrokenPipeError):
                 await ringloop.send_handle(channel[0], owned)
+            channel[0].close()
+            for call in (ringloop.send_handle(channel[0], owned), ringloop.recv_handle(channel[0])):
+                with pytest.raises(ValueError, match="is closed"):
+                    await call
             assert not owned.closed
         transport.abort()
         await protocol.lost
