@@ -21,6 +21,7 @@
 #include "ringloop/bridge/python/awaitable.hpp"
 #include "ringloop/bridge/python/errors.hpp"
 #include "ringloop/bridge/python/operation_source.hpp"
+#include "ringloop/py/runtime.hpp"
 
 namespace ringloop::python {
 namespace {
@@ -171,13 +172,9 @@ PyObject* hop(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
     const long how = count > 1 ? PyLong_AsLong(args[1]) : 0;
     if (PyErr_Occurred() != nullptr) return nullptr;
     // As another extension module gets it.
-    static const bridge::python_api* table = nullptr;
-    if (table == nullptr)
-        table =
-            static_cast<const bridge::python_api*>(PyCapsule_Import(bridge::python_api_capsule, 0));
-    if (table == nullptr) return nullptr;
+    if (py::import_runtime() < 0) return nullptr;
     try {
-        return table->await_job(new hop_job(busy_seconds, static_cast<failure>(how)));
+        return py::runtime().await_job(new hop_job(busy_seconds, static_cast<failure>(how)));
     } catch (...) {
         bridge::raise_from(std::current_exception());
         return nullptr;

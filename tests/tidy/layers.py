@@ -25,7 +25,7 @@ FORBIDDEN_INCLUDES = (
     ("bridge/include/ringloop/bridge/core/", f"{_PYTHON}|{_COMPUTE}|{_ABOVE_CORE}"),
     ("bridge/", rf"{_COMPUTE}|ringloop/kernels|pybind11/"),
     ("kernels/", rf"{_PYTHON}|ringloop/(?!kernels/|bridge/core/)"),
-    ("python/native/kernels/", r"ringloop/(?!kernels/|bridge/)|\.\./.*"),
+    ("python/native/kernels/", r"ringloop/(?!kernels/|bridge/|py/runtime[.]hpp)|\.\./.*"),
     ("python/native/", rf"{_COMPUTE}|ringloop/kernels"),
 )
 

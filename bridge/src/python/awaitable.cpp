@@ -11,16 +11,6 @@ namespace ringloop::bridge {
 
 long awaitables_pending = 0;
 
-void* source::operator new(std::size_t size, const std::nothrow_t&) noexcept {
-    return PyObject_Malloc(size);
-}
-void source::operator delete(void* memory) noexcept {
-    PyObject_Free(memory);
-}
-void source::operator delete(void* memory, const std::nothrow_t&) noexcept {
-    PyObject_Free(memory);
-}
-
 void awaitable::link(loop_host& to) noexcept {
     host = &to;
     previous = nullptr;
@@ -63,7 +53,7 @@ void awaitable::finish() noexcept {
     const ref flight = ref::steal(object());  // the reference that it held to itself
     loop_host& on = *host;
     unlink();
-    if (cancel_requested) {
+    if (cancel_requested && !work->failed()) {
         now = state::cancelled;
         drop_work(nullptr, false);
     } else if (PyObject* value = work->result(); value != nullptr) {

@@ -71,10 +71,28 @@ int clear(PyObject* object) {
     return 0;
 }
 
+// Work that nobody began: a warning, as for a coroutine.
+void warn_never_awaited(PyObject* object, const char* name) {
+    ref saved = take_exception();
+    if (PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "ringloop.Awaitable '%s' was never awaited",
+                         name) < 0)
+        PyErr_WriteUnraisable(object);
+    if (saved) restore_exception(std::move(saved));
+}
+
+[[nodiscard]] bool has_last_words(const awaitable& self) noexcept {
+    if (self.now == awaitable::state::error) return !self.retrieved && self.loop != nullptr;
+    return self.now == awaitable::state::idle && self.work != nullptr && self.work->warns();
+}
+
 // An exception that nobody looked at is reported, as a Future's is.
 void finalize(PyObject* object) {
     awaitable& self = self_of(object);
-    if (self.now != awaitable::state::error || self.retrieved || self.loop == nullptr) return;
+    if (!has_last_words(self)) return;
+    if (self.now == awaitable::state::idle) {
+        warn_never_awaited(object, self.work->name());
+        return;
+    }
     ref saved = take_exception();
     const ref report = ref::steal(Py_BuildValue("{s:s,s:O,s:O}", "message",
                                                 "ringloop.Awaitable exception was never retrieved",
@@ -88,9 +106,7 @@ void finalize(PyObject* object) {
 
 void deallocate(PyObject* object) {
     awaitable& self = self_of(object);
-    if (self.now == awaitable::state::error && !self.retrieved &&
-        PyObject_CallFinalizerFromDealloc(object) < 0)
-        return;
+    if (has_last_words(self) && PyObject_CallFinalizerFromDealloc(object) < 0) return;
     PyTypeObject* const type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
     if (self.weak_references != nullptr) PyObject_ClearWeakRefs(object);
@@ -456,7 +472,9 @@ int add_awaitable_types(PyObject* module) noexcept {
     if (shared_none == nullptr) return -1;
     self_of(shared_none).shared = true;
     --awaitables_live;
-    return add_guest_types() < 0 ? -1 : add_python_api(module);
+    if (add_guest_types() < 0 || add_iterator_type() < 0) return -1;
+    if (add_export_statistics(module) < 0) return -1;
+    return add_python_api(module);
 }
 
 }  // namespace ringloop::bridge

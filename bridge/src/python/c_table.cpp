@@ -4,6 +4,8 @@
 #include <memory>
 #include <new>
 
+#include "ringloop/bridge/python/awaitable.hpp"
+#include "ringloop/bridge/python/errors.hpp"
 #include "ringloop/bridge/python/host.hpp"
 #include "ringloop/bridge/python/loop_link.hpp"
 #include "ringloop/bridge/python/ref.hpp"
@@ -96,9 +98,27 @@ std::int64_t now(ringloop_loop* loop) noexcept {
     return of(loop)->now_ns();
 }
 
+const python_table cpp_table = {
+    python_table_version,
+    sizeof(python_table),
+    &await_job,
+    [](source* work) noexcept { return new_awaitable(std::unique_ptr<source>(work)); },
+    [](awaitable& ended) noexcept { ended.finish(); },
+    &raise_from,
+    &release_later,
+    [](iterator_source* work) noexcept {
+        return new_iterator(std::unique_ptr<iterator_source>(work));
+    },
+    [](PyObject* value) noexcept {
+        return value == nullptr ? finished_none() : finished_value(ref::steal(value));
+    },
+    &cancelled_error,
+    &add_export,
+};
+
 ringloop_api table = {python_api_magic,
                       python_api_version,
-                      reinterpret_cast<void*>(&await_job),
+                      const_cast<python_table*>(&cpp_table),
                       &acquire,
                       &release,
                       &post,

@@ -6,8 +6,10 @@
 #include <new>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include "ringloop/bridge/python/ref.hpp"
+#include "ringloop/error.hpp"
 
 namespace ringloop::bridge {
 namespace {
@@ -46,23 +48,65 @@ PyObject* invalid_state_error() noexcept {
     return type;
 }
 
-void raise_from(const std::exception_ptr& error) noexcept {
+namespace {
+
+// The exception for this one alone, without what it was thrown for.
+void raise_one(const std::exception_ptr& error) noexcept {
     try {
         std::rethrow_exception(error);
     } catch (const std::system_error& e) {
         raise_system_error(e);
+    } catch (const operation_cancelled&) {
+        PyErr_SetNone(cancelled_error());
     } catch (const std::bad_alloc&) {
         PyErr_NoMemory();
     } catch (const std::invalid_argument& e) {
         PyErr_SetString(PyExc_ValueError, e.what());
-    } catch (const std::out_of_range& e) {
+    } catch (const std::domain_error& e) {
         PyErr_SetString(PyExc_ValueError, e.what());
+    } catch (const std::length_error& e) {
+        PyErr_SetString(PyExc_ValueError, e.what());
+    } catch (const std::out_of_range& e) {
+        PyErr_SetString(PyExc_IndexError, e.what());
+    } catch (const std::overflow_error& e) {
+        PyErr_SetString(PyExc_OverflowError, e.what());
     } catch (const std::exception& e) {
         PyErr_SetString(PyExc_RuntimeError, e.what());
     } catch (...) {
         PyErr_SetString(PyExc_RuntimeError,
                         "native code threw something that is no std::exception");
     }
+}
+
+std::exception_ptr reason_of(const std::exception_ptr& error) noexcept {
+    try {
+        std::rethrow_exception(error);
+    } catch (const std::nested_exception& e) {
+        return e.nested_ptr();
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+constexpr int reasons_max = 64;  // of reasons of reasons: a chain has an end
+
+void raise_with_reasons(const std::exception_ptr& error, int depth) noexcept {
+    ref reason;
+    if (const std::exception_ptr nested = reason_of(error); nested && depth < reasons_max) {
+        raise_with_reasons(nested, depth + 1);
+        reason = take_exception();
+    }
+    raise_one(error);
+    if (!reason) return;
+    ref raised = take_exception();
+    PyException_SetCause(raised.get(), reason.release());
+    restore_exception(std::move(raised));
+}
+
+}  // namespace
+
+void raise_from(const std::exception_ptr& error) noexcept {
+    raise_with_reasons(error, 0);
 }
 
 void raise_errno(long result, PyObject* path) noexcept {

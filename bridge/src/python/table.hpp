@@ -3,12 +3,19 @@
 
 #include <Python.h>
 
+#include <memory>
+
 #include "ringloop/bridge/python/api.hpp"
 
 namespace ringloop::bridge {
 
-PyObject* await_job(python_job* work) noexcept;  // job_source.cpp
-int add_python_api(PyObject* module) noexcept;   // c_table.cpp
-int add_guest_types() noexcept;                  // guest.cpp
+PyObject* await_job(python_job* work) noexcept;                          // job_source.cpp
+int add_python_api(PyObject* module) noexcept;                           // c_table.cpp
+int add_guest_types() noexcept;                                          // guest.cpp
+int add_iterator_type() noexcept;                                        // iterator.cpp
+PyObject* new_iterator(std::unique_ptr<iterator_source> work) noexcept;  // iterator.cpp
+void release_later(PyObject* object) noexcept;                           // release_queue.cpp
+void add_export(const py::detail::export_info& added) noexcept;          // exports.cpp
+int add_export_statistics(PyObject* module) noexcept;                    // exports.cpp
 
 }  // namespace ringloop::bridge

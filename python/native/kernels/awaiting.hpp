@@ -10,11 +10,12 @@
 #include "ringloop/bridge/python/api.hpp"
 #include "ringloop/kernels/arena.hpp"
 #include "ringloop/kernels/execution.hpp"
+#include "ringloop/py/runtime.hpp"
 
 namespace ringloop::python {
 
 // The table of ringloop._native. Throws ImportError if it is missing or of another version.
-[[nodiscard]] const bridge::python_api& native_api();
+[[nodiscard]] const bridge::python_table& native_api();
 
 template <class Call>
 class call_job final : public bridge::python_job {
@@ -48,7 +49,7 @@ class call_job final : public bridge::python_job {
 // A new, unstarted ringloop.Awaitable.
 template <class Call>
 [[nodiscard]] pybind11::object await_call(Call&& call) {
-    const bridge::python_api& api = native_api();
+    const bridge::python_table& api = native_api();
     auto job = std::make_unique<call_job<Call>>(std::forward<Call>(call));
     PyObject* awaitable = api.await_job(job.release());
     if (awaitable == nullptr) throw pybind11::error_already_set();

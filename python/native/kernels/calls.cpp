@@ -3,8 +3,6 @@
 
 #include "ringloop/kernels/matmul.hpp"
 
-namespace py = pybind11;
-
 namespace ringloop::python {
 namespace {
 
@@ -12,12 +10,12 @@ constexpr const char* matmul_name = "matmul";
 
 }  // namespace
 
-matmul_call::matmul_call(py::handle a, py::handle b)
+matmul_call::matmul_call(pybind11::handle a, pybind11::handle b)
     : a_(pin_array(a, matmul_name, "a")),
       b_(pin_array(b, matmul_name, "b")),
       format_(float_format(a_, matmul_name, "a")) {
     if (float_format(b_, matmul_name, "b") != format_)
-        throw py::type_error(
+        throw pybind11::type_error(
             "matmul: a and b have different element types, one float32 and one float64: convert "
             "one of them, with numpy: .astype(…)");
     if (format_ == 'f') {
@@ -46,7 +44,7 @@ bool matmul_call::compute(const kernels::execution& how) {
     return format_ == 'f' ? multiply<float>(how) : multiply<double>(how);
 }
 
-frame_filter_call::frame_filter_call(py::handle frame, std::string_view kind)
+frame_filter_call::frame_filter_call(pybind11::handle frame, std::string_view kind)
     : kind_(kernels::filter_named(kind)),
       pinned_(pin_array(frame, "frame_filter", "frame")),
       frame_(read_frame(pinned_, "frame_filter")) {
@@ -56,21 +54,21 @@ frame_filter_call::frame_filter_call(py::handle frame, std::string_view kind)
                     : make_output('B', {frame_.height, frame_.width, frame_.channels});
 }
 
-jpeg_decode_call::jpeg_decode_call(py::handle data)
+jpeg_decode_call::jpeg_decode_call(pybind11::handle data)
     : pinned_(pin_bytes(data, "jpeg_decode", "data")),
       size_(kernels::jpeg_read_size(read_bytes(pinned_))),
       pixels_(make_output('B', {size_.height, size_.width, 3})) {}
 
-jpeg_encode_call::jpeg_encode_call(py::handle frame, int quality)
+jpeg_encode_call::jpeg_encode_call(pybind11::handle frame, int quality)
     : pinned_(pin_array(frame, "jpeg_encode", "frame")),
       frame_(read_frame(pinned_, "jpeg_encode")),
       quality_(quality) {
     kernels::check_encode(frame_, quality_);
 }
 
-py::object jpeg_encode_call::result() {
+pybind11::object jpeg_encode_call::result() {
     const auto* data = reinterpret_cast<const char*>(encoded_.data.get());
-    return py::bytes(data, encoded_.size);
+    return pybind11::bytes(data, encoded_.size);
 }
 
 }  // namespace ringloop::python

@@ -10,67 +10,59 @@
 #include "ringloop/kernels/execution.hpp"
 #include "ringloop/kernels/matmul.hpp"
 
-namespace py = pybind11;
-
 namespace ringloop::python {
 
-const bridge::python_api& native_api() {
-    static const bridge::python_api* table = nullptr;
-    if (table != nullptr) return *table;
-    const py::object capsule = py::module_::import("ringloop._native").attr("api");
-    auto* found = static_cast<const bridge::python_api*>(
-        PyCapsule_GetPointer(capsule.ptr(), bridge::python_api_capsule));
-    if (found == nullptr) throw py::error_already_set();
-    if (found->magic != bridge::python_api_magic || found->version != bridge::python_api_version)
-        throw py::import_error(
-            "ringloop._kernels and ringloop._native are of different builds: reinstall ringloop");
-    table = found;
-    return *table;
+const bridge::python_table& native_api() {
+    if (ringloop::py::import_runtime() < 0) throw pybind11::error_already_set();
+    return ringloop::py::runtime();
 }
 
 namespace {
 
-void add_awaitables(py::module_& module) {
+void add_awaitables(pybind11::module_& module) {
     module.def(
-        "matmul", [](py::object a, py::object b) { return await_call(matmul_call(a, b)); },
-        py::arg("a"), py::arg("b"));
+        "matmul",
+        [](pybind11::object a, pybind11::object b) { return await_call(matmul_call(a, b)); },
+        pybind11::arg("a"), pybind11::arg("b"));
     module.def(
         "frame_filter",
-        [](py::object frame, py::object kind) {
+        [](pybind11::object frame, pybind11::object kind) {
             return await_call(frame_filter_call(frame, read_word(kind, "frame_filter", "kind")));
         },
-        py::arg("frame"), py::arg("kind"));
+        pybind11::arg("frame"), pybind11::arg("kind"));
     module.def(
-        "jpeg_decode", [](py::object data) { return await_call(jpeg_decode_call(data)); },
-        py::arg("data"));
+        "jpeg_decode", [](pybind11::object data) { return await_call(jpeg_decode_call(data)); },
+        pybind11::arg("data"));
     module.def(
         "jpeg_encode",
-        [](py::object frame, py::object quality) {
+        [](pybind11::object frame, pybind11::object quality) {
             return await_call(jpeg_encode_call(frame, read_int(quality, "jpeg_encode", "quality")));
         },
-        py::arg("frame"), py::arg("quality") = 90);
+        pybind11::arg("frame"), pybind11::arg("quality") = 90);
 }
 
-void add_synchronous(py::module_& module) {
+void add_synchronous(pybind11::module_& module) {
     module.def(
-        "matmul_sync", [](py::object a, py::object b) { return finish_call(matmul_call(a, b)); },
-        py::arg("a"), py::arg("b"));
+        "matmul_sync",
+        [](pybind11::object a, pybind11::object b) { return finish_call(matmul_call(a, b)); },
+        pybind11::arg("a"), pybind11::arg("b"));
     module.def(
         "frame_filter_sync",
-        [](py::object frame, py::object kind) {
+        [](pybind11::object frame, pybind11::object kind) {
             return finish_call(frame_filter_call(frame, read_word(kind, "frame_filter", "kind")));
         },
-        py::arg("frame"), py::arg("kind"));
+        pybind11::arg("frame"), pybind11::arg("kind"));
     module.def(
-        "jpeg_decode_sync", [](py::object data) { return finish_call(jpeg_decode_call(data)); },
-        py::arg("data"));
+        "jpeg_decode_sync",
+        [](pybind11::object data) { return finish_call(jpeg_decode_call(data)); },
+        pybind11::arg("data"));
     module.def(
         "jpeg_encode_sync",
-        [](py::object frame, py::object quality) {
+        [](pybind11::object frame, pybind11::object quality) {
             return finish_call(
                 jpeg_encode_call(frame, read_int(quality, "jpeg_encode", "quality")));
         },
-        py::arg("frame"), py::arg("quality") = 90);
+        pybind11::arg("frame"), pybind11::arg("quality") = 90);
 }
 
 }  // namespace
@@ -88,8 +80,8 @@ PYBIND11_MODULE(_kernels, module) {
     module.def("unfinished", [] { return kernels::arena::unfinished_shared(); });
     module.def("blas_core", [] { return kernels::blas_core_name(); });
     // Before the interpreter goes: no job may outlive the objects that it has pinned.
-    py::module_::import("atexit").attr("register")(py::cpp_function([] {
-        const py::gil_scoped_release released;
+    pybind11::module_::import("atexit").attr("register")(pybind11::cpp_function([] {
+        const pybind11::gil_scoped_release released;
         kernels::arena::stop_shared();
     }));
 }

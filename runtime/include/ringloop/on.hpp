@@ -81,10 +81,12 @@ class crossing {
 
 // The body of a crossing: everything in it happens on `there`.
 template <class T>
-crossing cross(scheduler& there, std::stop_token token, task<T> work, result<T>& outcome) {
+crossing cross(scheduler& there, std::stop_token token, void* owner, task<T> work,
+               result<T>& outcome) {
     try {
         task<T> mine = std::move(work);
         stop_scope scope;
+        scope.set_owner(owner);
         std::optional<remote_stop> link;
         if (token.stop_possible()) link.emplace(token, scope, there);
         if (scope.stop_requested()) throw operation_cancelled();
@@ -113,7 +115,8 @@ class on_await : private crossing::listener, private away {
             return false;
         }
         const std::stop_token token = scope != nullptr ? scope->token() : std::stop_token();
-        crossing_.emplace(cross(there_, token, std::move(work_), outcome_));
+        void* const owner = scope != nullptr ? scope->owner() : nullptr;
+        crossing_.emplace(cross(there_, token, owner, std::move(work_), outcome_));
         leave(handle, [this] { crossing_->begin(there_, *this); });
         return true;
     }

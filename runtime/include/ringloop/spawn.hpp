@@ -47,7 +47,8 @@ class [[nodiscard]] remote_task {
     struct shared : detail::crossing::listener {
         shared(scheduler& there, task<T> work)
             : listener([](listener& self) noexcept { static_cast<shared&>(self).finish(); }),
-              coroutine(detail::cross(there, source.get_token(), std::move(work), outcome)) {
+              coroutine(
+                  detail::cross(there, source.get_token(), nullptr, std::move(work), outcome)) {
             coroutine.begin(there, *this);
         }
         // Two steps: after the second this object may be gone, and notifying touches it.

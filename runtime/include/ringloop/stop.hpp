@@ -58,6 +58,11 @@ class stop_scope {
     // A token that follows this scope, for other threads.
     [[nodiscard]] std::stop_token token();
 
+    // Whose coroutines run in here: a word of the embedder's, which scopes inside this one inherit
+    // as they are made; null: nobody's.
+    [[nodiscard]] void* owner() const noexcept { return owner_; }
+    void set_owner(void* embedder) noexcept { owner_ = embedder; }
+
     // The waiter is told at the request. Not after it: ask stop_requested() first.
     void add(stop_waiter& waiter) noexcept {
         waiter.next = first_;
@@ -73,6 +78,7 @@ class stop_scope {
     };
     stop_waiter* first_ = nullptr;
     link outer_;
+    void* owner_ = nullptr;
     std::stop_source source_{std::nostopstate};
     bool requested_ = false;
 };

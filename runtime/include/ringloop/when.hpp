@@ -181,7 +181,9 @@ requires(!std::is_void_v<T>) task<std::pair<std::size_t, T>> when_any(std::vecto
 // value returned, nothing lost; the stop shows at the next await.
 template <class T>
 task<T> shield(task<T> work) {
+    const stop_scope* const outer = co_await current_scope();
     stop_scope apart;
+    if (outer != nullptr) apart.set_owner(outer->owner());
     co_return co_await std::move(work).in(apart);
 }
 

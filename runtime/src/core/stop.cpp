@@ -12,6 +12,7 @@ stop_scope::link::link(stop_scope& owner) noexcept
 
 stop_scope::stop_scope(stop_scope* outer) noexcept : outer_(*this) {
     if (outer == nullptr) return;
+    owner_ = outer->owner();
     requested_ = outer->stop_requested();
     if (!requested_) outer->add(outer_);
 }

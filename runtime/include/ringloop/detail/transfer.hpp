@@ -27,7 +27,8 @@ struct transfer_state {
     std::uint32_t transfers = 0;  // counts up and wraps
     std::uint32_t depth = 0;      // calls of resume() on this thread's stack
 };
-RINGLOOP_HOT_TLS inline thread_local constinit transfer_state transfers;
+// One for all modules of a process, which is why it is not inline.
+RINGLOOP_HOT_TLS extern thread_local constinit transfer_state transfers;
 
 inline void resume(std::coroutine_handle<> handle) {
     transfer_state& state = transfers;

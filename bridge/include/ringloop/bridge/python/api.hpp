@@ -7,9 +7,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 
 #include "ringloop/bridge/core/job.hpp"
 #include "ringloop/capi.h"
+
+namespace ringloop::py::detail {
+struct export_info;
+}
 
 namespace ringloop::bridge {
 
@@ -29,16 +34,41 @@ inline constexpr std::uint32_t python_api_magic = RINGLOOP_API_MAGIC;
 inline constexpr std::uint32_t python_api_version = RINGLOOP_API_VERSION;
 inline constexpr const char* python_api_capsule = RINGLOOP_API_CAPSULE;
 
-// The table's first entries; ringloop_api in capi.h is the whole.
-struct python_api {
-    std::uint32_t magic;
+struct awaitable;
+class source;
+class iterator_source;
+
+// What modules compiled against our C++ headers find under ringloop_api::reserved: what needs
+// Python and is not inline. GIL, unless it says otherwise.
+#if !defined(RINGLOOP_PYTHON_TABLE_VERSION)
+#define RINGLOOP_PYTHON_TABLE_VERSION 1u
+#endif
+// Of the table's present entries, and of the classes above, source, awaitable, loop_host and
+// iterator_source; and, since a module links it, of libringloop.
+inline constexpr std::uint32_t python_table_version = RINGLOOP_PYTHON_TABLE_VERSION;
+
+struct python_table {
     std::uint32_t version;
+    std::uint32_t size;  // bytes; the table grows at its end
     // An unstarted ringloop.Awaitable that owns `work` (deletes it with the GIL held, never while
     // it runs). It is submitted to work->where at the first await; cancelling requests its stop,
     // and the await ends when the worker has left it. New reference, or null with an exception set
     // (then `work` has been deleted).
     PyObject* (*await_job)(python_job* work) noexcept;
+    // The same for any source; null for `work` is MemoryError.
+    PyObject* (*new_awaitable)(source* work) noexcept;
+    void (*finish)(awaitable& ended) noexcept;  // awaitable::finish()
+    // Sets the exception for what is thrown: errors.hpp.
+    void (*raise_from)(const std::exception_ptr& error) noexcept;
+    // Drops a reference soon, under the GIL. Any thread, GIL not needed.
+    void (*release_later)(PyObject* object) noexcept;
+    // An asynchronous iterator that owns `work`, as new_awaitable().
+    PyObject* (*new_iterator)(iterator_source* work) noexcept;
+    // An await that has ended: with None, or with `value`, whose reference it takes.
+    PyObject* (*finished)(PyObject* value) noexcept;
+    PyObject* (*cancelled_error)() noexcept;  // asyncio.CancelledError, borrowed
+    // Shows the function's counters in ringloop.stats(). `added` lives as long as the process.
+    void (*add_export)(const py::detail::export_info& added) noexcept;
 };
-static_assert(sizeof(python_api) == offsetof(ringloop_api, acquire));
 
 }  // namespace ringloop::bridge

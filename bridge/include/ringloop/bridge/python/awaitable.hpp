@@ -10,7 +10,8 @@
 //  gather() and shield() wrap it in a Task.
 //  2. While pending it holds a reference to itself: Python may drop it at any time.
 //  3. After cancel() returned True it ends with CancelledError, when its source has ended and not
-//  before. What the source got all the same goes back to it: undelivered().
+//  before; with the source's error where it failed() on the way. What the source got all the same
+//  goes back to it: undelivered().
 //  4. It is awaited once; a second await raises RuntimeError. result() may be called again.
 //
 // Thread: the loop's, GIL held, for everything here.
@@ -21,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 
 #include "ringloop/bridge/python/host.hpp"
 #include "ringloop/bridge/python/ref.hpp"
@@ -48,16 +50,24 @@ class source {
     [[nodiscard]] virtual PyObject* result() noexcept = 0;
     // For the collector: visits what it holds of Python and what may lead back to the loop.
     virtual int traverse(visitproc, void*) noexcept { return 0; }
+    // Ended by an error of its own, which a cancel must not hide. Asked after finish().
+    [[nodiscard]] virtual bool failed() const noexcept { return false; }
     // Nobody takes the result: `value` is what result() returned, null if it was not asked.
     virtual void undelivered(PyObject* value) noexcept { static_cast<void>(value); }
     [[nodiscard]] virtual const char* name() const noexcept = 0;  // for repr()
+    // Whether to be dropped unstarted deserves a warning, as a coroutine's does.
+    [[nodiscard]] virtual bool warns() const noexcept { return false; }
 
     // True keeps the source alive until its value has been taken, for undelivered().
     bool takes_back = false;
 
-    [[nodiscard]] static void* operator new(std::size_t size, const std::nothrow_t&) noexcept;
-    static void operator delete(void* memory) noexcept;
-    static void operator delete(void* memory, const std::nothrow_t&) noexcept;
+    [[nodiscard]] static void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+        return PyObject_Malloc(size);
+    }
+    static void operator delete(void* memory) noexcept { PyObject_Free(memory); }
+    static void operator delete(void* memory, const std::nothrow_t&) noexcept {
+        PyObject_Free(memory);
+    }
 };
 
 struct awaitable {
@@ -109,6 +119,20 @@ struct awaitable {
     void link(loop_host& to) noexcept;
     void unlink() noexcept;
     void run_callbacks(loop_host& on) noexcept;
+};
+
+// The work behind an asynchronous iterator, which owns it. Thread and lock as above.
+class iterator_source {
+  public:
+    iterator_source() noexcept = default;
+    virtual ~iterator_source() = default;
+    iterator_source(const iterator_source&) = delete;
+    iterator_source& operator=(const iterator_source&) = delete;
+    // __anext__() and aclose(): a new awaitable, or null with an exception set.
+    [[nodiscard]] virtual PyObject* next() noexcept = 0;
+    [[nodiscard]] virtual PyObject* close() noexcept = 0;
+    virtual int traverse(visitproc, void*) noexcept { return 0; }
+    [[nodiscard]] virtual const char* name() const noexcept = 0;  // for repr()
 };
 
 extern PyTypeObject* awaitable_type;  // set by add_awaitable_types()

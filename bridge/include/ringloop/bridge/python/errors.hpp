@@ -7,9 +7,18 @@
 
 namespace ringloop::bridge {
 
-// Sets the Python exception for `error`: std::system_error -> the subclass of OSError for its
-// errno (ECANCELED -> CancelledError), std::invalid_argument and std::out_of_range -> ValueError,
-// std::bad_alloc -> MemoryError, other -> RuntimeError with what().
+// Sets the Python exception for `error`:
+//
+//     std::system_error                              the subclass of OSError for its errno;
+//                                                    ECANCELED: CancelledError
+//     operation_cancelled                            asyncio.CancelledError
+//     std::bad_alloc                                 MemoryError
+//     std::invalid_argument, domain_error, length_error  ValueError
+//     std::out_of_range                              IndexError
+//     std::overflow_error                            OverflowError
+//     any other                                      RuntimeError with what()
+//
+// What it was thrown for (std::nested_exception) becomes its __cause__, all the way down.
 void raise_from(const std::exception_ptr& error) noexcept;
 
 // Sets OSError(code, text[, path]) for a completion's result or an errno (either sign).

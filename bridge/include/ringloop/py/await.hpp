@@ -1,0 +1,171 @@
+// co_await py::await(object): a Python awaitable (coroutine, future, task, anything with
+// __await__) awaited by a coroutine that Python awaits. Gives what it returned, as py::ref.
+//
+// It runs as a task of the same loop, in the context of the outer await. Cancel: a stop request
+// cancels that task, and the coroutine goes on when Python has confirmed: operation_cancelled, or
+// what the task ended with all the same. What it raises is thrown as py::error. Where the loop is
+// closed meanwhile: operation_cancelled, without the task's end.
+//
+// Thread: the loop's; the coroutine goes on with the GIL, until its next wait.
+#pragma once
+
+#include <Python.h>
+
+#include <coroutine>
+#include <memory>
+#include <utility>
+
+#include "ringloop/error.hpp"
+#include "ringloop/py/context.hpp"
+#include "ringloop/stop.hpp"
+
+namespace ringloop::py {
+
+namespace detail {
+
+// The wait for one asyncio future. Shared by the frame that waits and the callback that Python
+// holds: whichever goes last frees it.
+struct future_wait : std::enable_shared_from_this<future_wait> {
+    std::coroutine_handle<> waiting;
+    task_base* source = nullptr;
+    ref future;
+    bool done = false;
+    bool abandoned = false;  // its loop is closing: nobody would run the task to its end
+
+    static constexpr const char* capsule_name = "ringloop.py.future_wait";
+    static PyObject* on_done(PyObject* capsule, PyObject* /*future*/) {
+        auto* self =
+            static_cast<std::shared_ptr<future_wait>*>(PyCapsule_GetPointer(capsule, capsule_name));
+        if (self == nullptr) return nullptr;
+        const std::shared_ptr<future_wait> keep = *self;
+        keep->done = true;
+        if (keep->waiting) {
+            bridge::loop_host& host = keep->source->host();
+            keep->resume();
+            host.submitted();
+        }
+        Py_RETURN_NONE;
+    }
+    void resume() noexcept {
+        const scheduler::entry inside(source->host().native());
+        ringloop::detail::resume(std::exchange(waiting, nullptr));
+    }
+    static void drop(PyObject* capsule) {
+        delete static_cast<std::shared_ptr<future_wait>*>(
+            PyCapsule_GetPointer(capsule, capsule_name));
+    }
+    // Registers the callback. Throws error.
+    void attach() {
+        static PyMethodDef definition = {"future_wait", &future_wait::on_done, METH_O, nullptr};
+        auto shared = std::make_unique<std::shared_ptr<future_wait>>(shared_from_this());
+        const ref capsule = ref::steal(PyCapsule_New(shared.get(), capsule_name, &drop));
+        if (!capsule) throw error::take();
+        static_cast<void>(shared.release());
+        const ref callback = ref::steal(PyCFunction_New(&definition, capsule.get()));
+        const ref answer = callback ? ref::steal(PyObject_CallMethod(
+                                          future.get(), "add_done_callback", "O", callback.get()))
+                                    : ref();
+        if (!answer) throw error::take();
+    }
+};
+
+// Waits until the future is done; a stop cancels it.
+class future_await : private stop_waiter {
+  public:
+    explicit future_await(std::shared_ptr<future_wait> wait) noexcept
+        : stop_waiter(&future_await::stop), wait_(std::move(wait)) {}
+    [[nodiscard]] bool await_ready() const noexcept { return wait_->done; }
+    template <class Promise>
+    void await_suspend(std::coroutine_handle<Promise> handle) noexcept {
+        wait_->waiting = handle;
+        stop_scope* scope = ringloop::detail::scope_of(handle);
+        if (scope == nullptr) return;
+        if (scope->stop_requested())
+            stop(*this);
+        else
+            scope->add(*this);
+    }
+    void await_resume() noexcept { unlink(); }
+
+  private:
+    // A stop may come without the GIL: the cancel is made in the host phase.
+    struct cancel_later : posted {
+        explicit cancel_later(std::shared_ptr<future_wait> to_cancel) noexcept
+            : posted([](posted& node) noexcept {
+                  const std::unique_ptr<cancel_later> self(static_cast<cancel_later*>(&node));
+                  if (self->wait->done) return;
+                  const ref answer =
+                      ref::steal(PyObject_CallMethod(self->wait->future.get(), "cancel", nullptr));
+                  if (!answer) PyErr_WriteUnraisable(self->wait->future.get());
+                  if (!self->wait->source->host().ended() || !self->wait->waiting) return;
+                  self->wait->abandoned = true;
+                  self->wait->resume();
+              }),
+              wait(std::move(to_cancel)) {}
+        std::shared_ptr<future_wait> wait;
+    };
+    static void stop(stop_waiter& waiter) noexcept {
+        auto& self = static_cast<future_await&>(waiter);
+        auto* later = new (std::nothrow) cancel_later(self.wait_);
+        if (later != nullptr) self.wait_->source->host().native().post_host(*later);
+    }
+    std::shared_ptr<future_wait> wait_;
+};
+
+[[nodiscard]] inline ref as_future(PyObject* object, task_base& source) {
+    bridge::loop_host& host = source.host();
+    const ref asyncio = ref::steal(PyImport_ImportModule("asyncio"));
+    if (!asyncio) throw error::take();
+    // create_task takes the context; whatever is no coroutine goes by ensure_future.
+    const ref is = ref::steal(PyObject_CallMethod(asyncio.get(), "iscoroutine", "O", object));
+    if (!is) throw error::take();
+    ref made;
+    if (is.get() == Py_True) {
+        const ref function = ref::steal(PyObject_GetAttrString(host.loop(), "create_task"));
+        const ref arguments = ref::steal(PyTuple_Pack(1, object));
+        const ref names = ref::steal(Py_BuildValue("{s:O}", "context", source.context()));
+        if (function && arguments && names)
+            made = ref::steal(PyObject_Call(function.get(), arguments.get(), names.get()));
+    } else {
+        const ref function = ref::steal(PyObject_GetAttrString(asyncio.get(), "ensure_future"));
+        const ref arguments = ref::steal(PyTuple_Pack(1, object));
+        const ref names = ref::steal(Py_BuildValue("{s:O}", "loop", host.loop()));
+        if (function && arguments && names)
+            made = ref::steal(PyObject_Call(function.get(), arguments.get(), names.get()));
+    }
+    if (!made) throw error::take();
+    return made;
+}
+
+[[nodiscard]] inline task_base& needed(task_base* source) {
+    if (source == nullptr)
+        throw std::logic_error("ringloop::py::await(): no Python await leads to this coroutine");
+    return *source;
+}
+
+// The result of a future that is done, or what it raised.
+[[nodiscard]] inline ref outcome_of(PyObject* future) {
+    ref value = ref::steal(PyObject_CallMethod(future, "result", nullptr));
+    if (value) return value;
+    error raised = error::take();
+    if (raised.matches(runtime().cancelled_error())) throw operation_cancelled();
+    throw raised;
+}
+
+}  // namespace detail
+
+[[nodiscard]] inline task<ref> await(ref object) {
+    const stop_scope* const scope = co_await current_scope();
+    if (scope != nullptr && scope->stop_requested()) throw operation_cancelled();
+    co_await hold_gil();
+    detail::task_base& source = detail::needed(co_await detail::find_source());
+    const auto wait = std::make_shared<detail::future_wait>();
+    wait->source = &source;
+    wait->future = detail::as_future(object.get(), source);
+    wait->attach();
+    co_await detail::future_await(wait);
+    if (wait->abandoned) throw operation_cancelled();
+    co_return detail::outcome_of(wait->future.get());
+}
+
+}  // namespace ringloop::py

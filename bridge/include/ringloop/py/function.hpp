@@ -1,0 +1,81 @@
+// py::function: something callable of Python's, called by a coroutine that Python awaits.
+//
+//     rl::task<int> sum(std::vector<int> all, py::function each) {
+//         int total = 0;
+//         for (int one : all) total += co_await each.call<int>(one);
+//         co_return total;
+//     }
+//
+// The call is made on the loop's thread, in the context of the outer await, and the coroutine goes
+// on with the GIL until its next wait. What is awaitable of the answer is awaited (await.hpp: also
+// how a stop ends it). What Python raises is thrown as py::error.
+//
+// Thread: function may be copied, moved and destroyed anywhere; call() as await().
+#pragma once
+
+#include <Python.h>
+
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "ringloop/py/await.hpp"
+#include "ringloop/py/convert.hpp"
+
+namespace ringloop::py {
+
+namespace detail {
+
+// GIL. Throws error.
+[[nodiscard]] inline ref call_in(PyObject* context, PyObject* callable, PyObject* arguments) {
+    if (PyContext_Enter(context) < 0) throw error::take();
+    ref answer = ref::steal(PyObject_Call(callable, arguments, nullptr));
+    bridge::ref raised = answer ? bridge::ref() : bridge::take_exception();
+    if (PyContext_Exit(context) < 0) throw error::take();
+    if (raised) {
+        bridge::restore_exception(std::move(raised));
+        throw error::take();
+    }
+    return answer;
+}
+
+[[nodiscard]] inline bool is_awaitable(PyObject* object) noexcept {
+    const PyTypeObject* type = Py_TYPE(object);
+    return PyCoro_CheckExact(object) ||
+           (type->tp_as_async != nullptr && type->tp_as_async->am_await != nullptr);
+}
+
+template <class Result, class... Arguments>
+task<Result> call_function(std::shared_ptr<const ref> callable, Arguments... arguments) {
+    const stop_scope* const scope = co_await current_scope();
+    if (scope != nullptr && scope->stop_requested()) throw operation_cancelled();
+    co_await hold_gil();
+    task_base& source = needed(co_await find_source());
+    ref packed = ref::steal(PyTuple_New(static_cast<Py_ssize_t>(sizeof...(Arguments))));
+    if (!packed) throw error::take();
+    Py_ssize_t at = 0;
+    (PyTuple_SET_ITEM(packed.get(), at++, convert<Arguments>::to(std::move(arguments))), ...);
+    ref answer = call_in(source.context(), callable->get(), packed.get());
+    if (is_awaitable(answer.get())) answer = co_await await(std::move(answer));
+    if constexpr (!std::is_void_v<Result>) co_return convert<Result>::from(answer.get());
+}
+
+}  // namespace detail
+
+class function {
+  public:
+    function() noexcept = default;
+    explicit function(ref callable) : callable_(std::make_shared<const ref>(std::move(callable))) {}
+    explicit operator bool() const noexcept { return callable_ != nullptr; }
+    [[nodiscard]] PyObject* get() const noexcept { return callable_ ? callable_->get() : nullptr; }
+
+    template <class Result = void, class... Arguments>
+    [[nodiscard]] task<Result> call(Arguments... arguments) const {
+        return detail::call_function<Result, Arguments...>(callable_, std::move(arguments)...);
+    }
+
+  private:
+    std::shared_ptr<const ref> callable_;
+};
+
+}  // namespace ringloop::py

@@ -1,0 +1,123 @@
+// A generator<T> as Python's asynchronous iterator.
+//
+// One step at a time: anext() while one is under way raises RuntimeError, as Python's own
+// generators do. A step that was cancelled too late, with a value there, loses nothing: the next
+// one returns that value. aclose() destroys the generator where it stands.
+//
+// Thread: the loop's, GIL held; the generator's body runs as a task's does.
+#pragma once
+
+#include <Python.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "ringloop/generator.hpp"
+#include "ringloop/py/task_source.hpp"
+
+namespace ringloop::py::detail {
+
+template <class T>
+struct generator_state {
+    generator<T> values;
+    std::optional<T> kept;  // of a step whose await was cancelled
+    ref self;               // the object whose member the generator is
+    bool busy = false;
+
+    static task<void> step(std::shared_ptr<generator_state> state) {
+        if (!state->kept) state->kept = co_await state->values.next();
+    }
+};
+
+// One step's await. Its result takes what the step kept: only an await that is still wanted asks.
+template <class Convert, class T>
+class step_source final : public task_base {
+  public:
+    step_source(const export_info& about, std::shared_ptr<generator_state<T>> state) noexcept
+        : task_base(about), state_(std::move(state)) {}
+    ~step_source() override {
+        if (running_) state_->busy = false;
+    }
+
+    void start(bridge::loop_host& host, bridge::awaitable& owner) noexcept override {
+        std::coroutine_handle<root::promise_type> coroutine;
+        try {
+            if (state_->busy)
+                throw std::runtime_error("anext(): the asynchronous iterator is already running");
+            coroutine = run(*this).handle;
+            running_ = state_->busy = true;
+        } catch (...) {
+            failure_ = std::current_exception();
+            runtime().finish(owner);
+            return;
+        }
+        begin(host, owner, coroutine);
+    }
+    PyObject* result() noexcept override {
+        if (failure_) {
+            Convert::raise(failure_, about());
+            return nullptr;
+        }
+        if (!state_->kept) {
+            PyErr_SetNone(PyExc_StopAsyncIteration);
+            return nullptr;
+        }
+        try {
+            T value = std::move(*state_->kept);
+            state_->kept.reset();
+            return Convert::value(std::move(value));
+        } catch (...) {
+            Convert::raise(std::current_exception(), about());
+            return nullptr;
+        }
+    }
+
+  private:
+    static root run(step_source& self) {
+        try {
+            co_await generator_state<T>::step(self.state_).in(self.scope());
+        } catch (...) {
+            if (!is_stop(std::current_exception())) self.set_failed();
+            self.failure_ = std::current_exception();
+        }
+    }
+    std::shared_ptr<generator_state<T>> state_;
+    std::exception_ptr failure_;
+    bool running_ = false;
+};
+
+template <class Convert, class T>
+class generator_source final : public bridge::iterator_source {
+  public:
+    generator_source(const export_info& about, generator<T> values, ref self)
+        : about_(about), state_(std::make_shared<generator_state<T>>()) {
+        state_->values = std::move(values);
+        state_->self = std::move(self);
+    }
+    PyObject* next() noexcept override {
+        return runtime().new_awaitable(new (std::nothrow) step_source<Convert, T>(about_, state_));
+    }
+    PyObject* close() noexcept override {
+        if (state_->busy) {
+            PyErr_SetString(PyExc_RuntimeError,
+                            "aclose(): the asynchronous iterator is already running");
+            return nullptr;
+        }
+        state_->values = generator<T>();
+        state_->kept.reset();
+        return runtime().finished(nullptr);
+    }
+    int traverse(visitproc visit, void* arg) noexcept override {
+        Py_VISIT(state_->self.get());
+        return 0;
+    }
+    [[nodiscard]] const char* name() const noexcept override { return about_.name; }
+
+  private:
+    const export_info& about_;
+    std::shared_ptr<generator_state<T>> state_;
+};
+
+}  // namespace ringloop::py::detail

@@ -1,0 +1,253 @@
+// task_source: a coroutine as the work of a ringloop.Awaitable.
+//
+// It begins at the first await, on the loop's thread, inside the await: what ends without waiting
+// for anything costs the loop no turn. What waits goes on in the native phase of later turns, with
+// or without the GIL, and its outcome is delivered with it.
+//
+// Cancel: a stop request in the coroutine's scope; the await ends when the coroutine has. Then
+// CancelledError, unless the coroutine failed in another way, which is raised instead; a value is
+// dropped (kept() says otherwise: iterator.hpp).
+// Thread: the loop's. start(), result() and the destructor hold the GIL.
+#pragma once
+
+#include <Python.h>
+
+#include <coroutine>
+#include <exception>
+#include <new>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "ringloop/bridge/python/awaitable.hpp"
+#include "ringloop/error.hpp"
+#include "ringloop/py/export_info.hpp"
+#include "ringloop/py/ref.hpp"
+#include "ringloop/result.hpp"
+#include "ringloop/scheduler.hpp"
+#include "ringloop/task.hpp"
+
+namespace ringloop::py::detail {
+
+// What does not depend on the coroutine's type.
+class task_base : public bridge::source {
+  public:
+    explicit task_base(const export_info& about) noexcept : about_(about) {
+        scope_.set_owner(this);
+    }
+
+    void request_cancel() noexcept final {
+        {
+            const scheduler::entry inside(host_->native());
+            scope_.request_stop();
+        }
+        host_->submitted();
+    }
+    void collect() noexcept final;
+    int traverse(visitproc visit, void* arg) noexcept override {
+        Py_VISIT(self_.get());
+        Py_VISIT(context_.get());
+        return 0;
+    }
+    [[nodiscard]] bool failed() const noexcept final { return failed_; }
+    [[nodiscard]] const char* name() const noexcept final { return about_.name; }
+    [[nodiscard]] bool warns() const noexcept final { return true; }
+
+    // The contextvars.Context of the await; borrowed. GIL while the first step runs.
+    [[nodiscard]] PyObject* context() noexcept {
+        if (!context_) context_ = ref::steal(PyContext_CopyCurrent());
+        return context_.get();
+    }
+    [[nodiscard]] bridge::loop_host& host() noexcept { return *host_; }
+    // Keeps the bound object of a member coroutine alive. GIL.
+    void keep(ref object) noexcept { self_ = std::move(object); }
+
+  protected:
+    // The coroutine around the task; when it has ended, so has the task, frame and all.
+    struct root {
+        struct promise_type : ringloop::detail::promise_base {
+            struct ending {
+                [[nodiscard]] bool await_ready() const noexcept { return false; }
+                void await_suspend(std::coroutine_handle<promise_type> handle) const noexcept {
+                    handle.promise().owner->ended();
+                }
+                void await_resume() const noexcept {}
+            };
+            template <class Source>
+            explicit promise_type(Source& source) noexcept : owner(&source) {}
+            root get_return_object() noexcept {
+                return {std::coroutine_handle<promise_type>::from_promise(*this)};
+            }
+            std::suspend_always initial_suspend() const noexcept { return {}; }
+            ending final_suspend() const noexcept { return {}; }
+            void return_void() const noexcept {}
+            void unhandled_exception() const noexcept { std::terminate(); }
+            task_base* owner;
+        };
+        std::coroutine_handle<promise_type> handle;
+    };
+    ~task_base() override {
+        if (root_) root_.destroy();
+    }
+    void begin(bridge::loop_host& host, bridge::awaitable& owner,
+               std::coroutine_handle<root::promise_type> coroutine) noexcept;
+    void set_failed() noexcept { failed_ = true; }
+    [[nodiscard]] stop_scope& scope() noexcept { return scope_; }
+    [[nodiscard]] const export_info& about() const noexcept { return about_; }
+
+  private:
+    struct return_home : posted {
+        explicit return_home(task_base& source) noexcept
+            : posted([](posted& node) noexcept {
+                  runtime().finish(*static_cast<return_home&>(node).self.owner_);
+              }),
+              self(source) {}
+        task_base& self;
+    };
+    void ended() noexcept {
+        if (inside_start_)
+            ended_at_once_ = true;
+        else
+            host_->native().post_host(home_);
+    }
+
+    const export_info& about_;
+    stop_scope scope_;
+    bridge::loop_host* host_ = nullptr;
+    bridge::awaitable* owner_ = nullptr;
+    std::coroutine_handle<root::promise_type> root_;
+    return_home home_{*this};
+    ref self_;
+    ref context_;
+    bool inside_start_ = false;
+    bool ended_at_once_ = false;
+    bool failed_ = false;
+};
+
+inline void task_base::begin(bridge::loop_host& host, bridge::awaitable& owner,
+                             std::coroutine_handle<root::promise_type> coroutine) noexcept {
+    host_ = &host;
+    owner_ = &owner;
+    root_ = coroutine;
+    const gil policy = about_.policy;
+    if (policy != gil::hold) static_cast<void>(context());
+    inside_start_ = true;
+    {
+        const scheduler::entry inside(host.native());
+        const first_step counted(about_);
+        ringloop::detail::resume(coroutine);
+    }
+    inside_start_ = false;
+    if (ended_at_once_) {
+        runtime().finish(owner);  // this source may be gone
+        return;
+    }
+    static_cast<void>(context());  // as it is now; the task that awaits may change its own
+    PyErr_Clear();                 // no memory for it: native code finds none
+    host.submitted();
+}
+
+// The loop is closing: the coroutine is driven to its end from here.
+inline void task_base::collect() noexcept {
+    bridge::awaitable& owner = *owner_;  // outlives this call, *this does not
+    scheduler& native = host_->native();
+    {
+        const scheduler::entry inside(native);
+        scope_.request_stop();
+    }
+    while (!owner.done()) {
+        PyThreadState* const thread = PyEval_SaveThread();
+        native.wait(no_deadline);
+        native.run_native();
+        PyEval_RestoreThread(thread);
+        native.run_host();
+    }
+}
+
+[[nodiscard]] inline bool is_stop(const std::exception_ptr& failure) noexcept {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const operation_cancelled&) {
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
+// Function: what makes the task, called with Arguments at the first await. Convert::value(T&&)
+// gives a new reference, or null with an exception set; Convert::raise(exception_ptr) sets one.
+template <class Convert, class Function, class... Arguments>
+class task_source final : public task_base {
+    using made = std::invoke_result_t<Function, Arguments&&...>;
+    using value_type = typename made::value_type;
+
+  public:
+    template <class... Given>
+    task_source(const export_info& about, Function function, Given&&... given)
+        : task_base(about),
+          function_(std::move(function)),
+          arguments_(std::forward<Given>(given)...) {}
+
+    void start(bridge::loop_host& host, bridge::awaitable& owner) noexcept override {
+        std::coroutine_handle<root::promise_type> coroutine;
+        try {
+            coroutine = run(*this).handle;
+        } catch (...) {  // no memory for its frame
+            outcome_.set_error(std::current_exception());
+            runtime().finish(owner);
+            return;
+        }
+        begin(host, owner, coroutine);
+    }
+    PyObject* result() noexcept override {
+        try {
+            if constexpr (std::is_void_v<value_type>) {
+                outcome_.take();
+                return Py_NewRef(Py_None);
+            } else {
+                return Convert::value(outcome_.take());
+            }
+        } catch (...) {
+            Convert::raise(std::current_exception(), about());
+            return nullptr;
+        }
+    }
+    int traverse(visitproc visit, void* arg) noexcept override {
+        if (const int stop = task_base::traverse(visit, arg); stop != 0) return stop;
+        int stop = 0;
+        std::apply(
+            [&](const auto&... each) {
+                ((stop = stop != 0 ? stop : visit_argument(each, visit, arg)), ...);
+            },
+            arguments_);
+        return stop;
+    }
+
+  private:
+    template <class Argument>
+    static int visit_argument(const Argument& argument, visitproc visit, void* arg) noexcept {
+        if constexpr (std::is_same_v<Argument, ref>) Py_VISIT(argument.get());
+        static_cast<void>(argument);
+        static_cast<void>(visit);
+        static_cast<void>(arg);
+        return 0;
+    }
+    static root run(task_source& self) {
+        try {
+            made work = std::apply(self.function_, std::move(self.arguments_));
+            if constexpr (std::is_void_v<value_type>)
+                co_await std::move(work).in(self.scope());
+            else
+                self.outcome_.set_value(co_await std::move(work).in(self.scope()));
+        } catch (...) {
+            if (!is_stop(std::current_exception())) self.set_failed();
+            self.outcome_.set_error(std::current_exception());
+        }
+    }
+
+    Function function_;
+    std::tuple<Arguments...> arguments_;
+    ringloop::result<value_type> outcome_;
+};
+
+}  // namespace ringloop::py::detail
