@@ -23,11 +23,11 @@ if(NOT TARGET ringloop::ringloop)
         IMPORTED_LOCATION "${ringloop_library}" INTERFACE_INCLUDE_DIRECTORIES "${ringloop_package}/include"
         INTERFACE_COMPILE_FEATURES cxx_std_20 INTERFACE_LINK_LIBRARIES Threads::Threads)
     add_library(ringloop::python INTERFACE IMPORTED)
-    set_target_properties(ringloop::python PROPERTIES INTERFACE_LINK_LIBRARIES ringloop::ringloop
-        INTERFACE_LINK_OPTIONS
-        "-Wl,-rpath,$ORIGIN/ringloop/lib:$ORIGIN/../ringloop/lib:$ORIGIN/../../ringloop/lib")
+    set_target_properties(ringloop::python PROPERTIES INTERFACE_LINK_LIBRARIES ringloop::ringloop)
 endif()
 set(ringloop_python_FOUND TRUE)
+# For the modules that are made from here on: CMake drops what a link option says when it installs them.
+list(APPEND CMAKE_INSTALL_RPATH "$ORIGIN/ringloop/lib" "$ORIGIN/../ringloop/lib" "$ORIGIN/../../ringloop/lib")
 foreach(ringloop_component IN LISTS ringloop_FIND_COMPONENTS)
     if(NOT ringloop_component MATCHES "^(python|runtime)$")
         set(ringloop_FOUND FALSE)

@@ -47,6 +47,7 @@ __all__ = [
     "detach",
     "fdinfo",
     "fs",
+    "get_cmake_dir",
     "get_include",
     "hooks",
     "install",
@@ -62,8 +63,14 @@ __all__ = [
 ]
 
 def get_include() -> str:
-    """The folder of <ringloop/capi.h>, for extension modules that post to ringloop's loops."""
+    """The folder of ringloop's headers for extension modules: <ringloop/python.hpp> for coroutines
+    that Python awaits, <ringloop/capi.h> for modules in C that post to its loops."""
     return str(Path(__file__).parent / "include")
+
+
+def get_cmake_dir() -> str:
+    """The folder of ringloop's CMake package, for `find_package(ringloop COMPONENTS python)`."""
+    return str(Path(__file__).parent / "cmake")
 
 
 _LAZY = {"EventLoopPolicy": "policy", "install": "policy"}

@@ -10,8 +10,10 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
+import pybind11
 import pytest
 
 from docs.blocks import PROSE, ROOT, Block, blocks
@@ -71,8 +73,30 @@ def connected(port: int, server: subprocess.Popen[str]) -> socket.socket:
     raise AssertionError(f"the server ended with {server.returncode}: {server.communicate()[1]}")
 
 
+def build_extension(name: str, page: str, folder: Path) -> None:
+    """The module `name` of that page, compiled against the package as it is built."""
+    text = next(block.text for block in blocks("cpp")
+                if block.file == page and block.directive == f"extension {name}")
+    source = folder / f"{name}.cpp"
+    source.write_text(text)
+    package = Path(os.environ["RINGLOOP_BUILD"]) / "pkg" / "ringloop"
+    python = sysconfig.get_path("include")
+    sanitizers = ["-fsanitize=address,undefined"] if os.environ["RINGLOOP_PRESET"] == "asan" else []
+    done = subprocess.run([os.environ.get("CXX", "g++"), "-std=c++20", "-O0", "-shared", "-fPIC",
+                           "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", *sanitizers,
+                           f"-I{package}/include", "-isystem", pybind11.get_include(),
+                           "-isystem", python, str(source), f"-L{package}/lib",
+                           f"-l:{next(package.glob('lib/libringloop.so.*')).name}",
+                           f"-Wl,-rpath,{package}/lib", "-o", str(folder / f"{name}.so")],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+
+
 @pytest.mark.parametrize("block", of("python"))
 def test_the_python_block_runs(block: Block, tmp_path: Path) -> None:
+    uses = re.fullmatch(r"uses (\w+)", block.directive)
+    if uses is not None:
+        build_extension(uses[1], block.file, tmp_path)
     program = tmp_path / "program.py"
     text, port = runnable(block)
     program.write_text(text)
@@ -81,7 +105,17 @@ def test_the_python_block_runs(block: Block, tmp_path: Path) -> None:
         run_program([sys.executable, "-W", "error", str(program)], block, tmp_path, port)
 
 
-@pytest.mark.parametrize("block", of("cpp"))
+def test_every_extension_of_the_prose_is_used() -> None:
+    made = {(block.file, block.directive.split()[1]) for block in blocks("cpp")
+            if block.directive.startswith("extension ")}
+    used = {(block.file, block.directive.split()[1]) for block in blocks("python")
+            if block.directive.startswith("uses ")}
+    assert made == used
+
+
+@pytest.mark.parametrize("block", [
+    pytest.param(block, id=block.id) for block in blocks("cpp")
+    if not block.directive.startswith("extension ")])
 def test_the_cpp_block_compiles_and_runs(block: Block, tmp_path: Path) -> None:
     build = Path(os.environ["RINGLOOP_BUILD"])
     source, program = tmp_path / "program.cpp", tmp_path / "program"

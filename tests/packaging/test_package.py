@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -84,14 +85,16 @@ def test_the_wheel_brings_types_stubs_kernels_and_the_licence(wheel: Path) -> No
     assert outside == []
 
 
-def test_the_extensions_are_hardened_and_carry_no_search_path(wheel: Path, tmp_path: Path) -> None:
+def test_the_extensions_are_hardened_and_search_their_own_folder_alone(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
-    modules = list(tmp_path.rglob("*.so"))
-    assert modules
+    modules = [*tmp_path.rglob("*.so"), *tmp_path.rglob("libringloop.so.*")]
+    assert len(modules) == 3
     for module in modules:
         dynamic = run("readelf", "-dW", module)
         assert "BIND_NOW" in dynamic or "NOW" in dynamic
-        assert "RPATH" not in dynamic and "RUNPATH" not in dynamic
+        paths = [line.split()[-1] for line in dynamic.splitlines()
+                 if "RPATH" in line or "RUNPATH" in line]
+        assert paths == (["[$ORIGIN/lib]"] if module.name.startswith("_native") else [])
         assert "TEXTREL" not in dynamic
         assert "liburing" not in dynamic            # linked statically where it can be
         assert "GNU_RELRO" in run("readelf", "-lW", module)
@@ -168,3 +171,42 @@ def test_a_missing_compiler_is_said_in_one_sentence(tmp_path: Path) -> None:
     said = configure(tmp_path / "build", PATH=str(tools))
     assert "ringloop needs a C++20 compiler" in said
     assert "apt-get install g++" in said
+
+
+USE_THE_EXTENSION = """
+import asyncio, primes, sys
+for name in sys.argv[1:]:
+    module = __import__(name)
+
+    async def main():
+        counted = asyncio.gather(primes.count(1000), primes.count(10_000))
+        assert await counted == [168, 1229]
+        assert [each async for each in primes.each(20)] == [2, 3, 5, 7, 11, 13, 17, 19]
+        try:
+            await primes.count(-1)
+        except ValueError as error:
+            assert str(error) == "count(): the limit is not negative"
+        try:
+            async with asyncio.timeout(0.01):
+                await primes.count(1 << 40)
+        except TimeoutError:
+            print("stopped under", name)
+
+    with asyncio.Runner(loop_factory=module.new_event_loop) as runner:
+        runner.run(main())
+"""
+
+
+def test_the_example_extension_builds_against_the_wheel_alone(installed: Path,
+                                                              tmp_path: Path) -> None:
+    # The build's own tools come from this environment: no network is asked.
+    tools = next(path for path in map(Path, sys.path) if (path / "scikit_build_core").is_dir())
+    copy = tmp_path / "elsewhere" / "primes"
+    shutil.copytree(ROOT / "examples" / "extension", copy)
+    run(installed, "-m", "pip", "install", "--no-index", "--no-build-isolation", "--no-deps", copy,
+        cwd=tmp_path, PYTHONPATH=str(tools))
+    said = run(installed, "-c", USE_THE_EXTENSION, "asyncio", "ringloop", cwd=tmp_path)
+    assert said.split("\n")[:2] == ["stopped under asyncio", "stopped under ringloop"]
+    # Its library is found beside it, whether ringloop was imported before or not.
+    module = run(installed, "-c", "import primes; print(primes.__file__)", cwd=tmp_path).strip()
+    assert "ringloop/lib/libringloop.so" in run("ldd", module)

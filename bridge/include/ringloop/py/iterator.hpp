@@ -22,12 +22,14 @@ namespace ringloop::py::detail {
 template <class T>
 struct generator_state {
     generator<T> values;
-    std::optional<T> kept;  // of a step whose await was cancelled
+    // What a step got whose await was cancelled: not yet converted, or already.
+    std::optional<T> kept;
+    ref converted;
     ref self;               // the object whose member the generator is
     bool busy = false;
 
     static task<void> step(std::shared_ptr<generator_state> state) {
-        if (!state->kept) state->kept = co_await state->values.next();
+        if (!state->kept && !state->converted) state->kept = co_await state->values.next();
     }
 };
 
@@ -36,7 +38,9 @@ template <class Convert, class T>
 class step_source final : public task_base {
   public:
     step_source(const export_info& about, std::shared_ptr<generator_state<T>> state) noexcept
-        : task_base(about), state_(std::move(state)) {}
+        : task_base(about), state_(std::move(state)) {
+        takes_back = true;
+    }
     ~step_source() override {
         if (running_) state_->busy = false;
     }
@@ -60,6 +64,7 @@ class step_source final : public task_base {
             Convert::raise(failure_, about());
             return nullptr;
         }
+        if (state_->converted) return state_->converted.release();
         if (!state_->kept) {
             PyErr_SetNone(PyExc_StopAsyncIteration);
             return nullptr;
@@ -72,6 +77,10 @@ class step_source final : public task_base {
             Convert::raise(std::current_exception(), about());
             return nullptr;
         }
+    }
+
+    void undelivered(PyObject* value) noexcept override {
+        if (value != nullptr) state_->converted = ref::share(value);
     }
 
   private:
@@ -107,6 +116,7 @@ class generator_source final : public bridge::iterator_source {
         }
         state_->values = generator<T>();
         state_->kept.reset();
+        state_->converted = ref();
         return runtime().finished(nullptr);
     }
     int traverse(visitproc visit, void* arg) noexcept override {

@@ -1,0 +1,113 @@
+"""Extension modules as others build them: what does not compile, and what is refused at import."""
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pybind11
+import pytest
+import ringloop
+from harness.commands import BUILD_LIMIT_S
+from harness.extensions import load
+from harness.loops import Run
+
+pytestmark = pytest.mark.time_limit(BUILD_LIMIT_S)
+COMPILER = (os.environ.get("CXX", "g++"), "-std=c++20", "-fPIC", "-I", ringloop.get_include(),
+            "-isystem", pybind11.get_include(), "-isystem", sysconfig.get_path("include"))
+
+REFUSED = {
+    "rl::task<void> f(const std::string& text)": "parameter by reference",
+    "rl::task<void> f(std::string&& text)": "parameter by reference",
+    "rl::task<void> f(const char* text)": "parameter by pointer",
+    "rl::task<void> f(PyObject* object)": "a raw PyObject*",
+    "rl::task<void> f(std::string_view text)": "a view (string_view, span",
+    "rl::task<void> f(std::span<const char> bytes)": "a view (string_view, span",
+    "rl::task<void> f(std::vector<std::string_view> texts)": "a view (string_view, span",
+    "rl::task<void> f(std::optional<int*> at)": "a view (string_view, span",
+    "rl::task<void> f(pybind11::dict all)": "an object of the binding tool's must be dropped",
+    "rl::task<void> f(std::vector<pybind11::object> all)": "a view (string_view, span",
+    "rl::task<std::string_view> f()": "returns an owner, not a view",
+    "rl::task<pybind11::list> f()": "must be made under the GIL",
+    "rl::task<int&> f()": "returns a value",
+    "int f()": "functions that return ringloop::task<T>",
+}
+
+
+def test_what_could_dangle_does_not_compile(tmp_path: Path) -> None:
+    """All in one compilation: each refusal names its line."""
+    lines = ["#include <ringloop/python.hpp>", "#include <optional>", "#include <span>",
+             "#include <string_view>", "#include <vector>", "namespace rl = ringloop;"]
+    expected = {}
+    for number, (signature, reason) in enumerate(REFUSED.items()):
+        lines += [f"namespace n{number} {{ {signature}; }}",
+                  f"void d{number}(pybind11::module_& m) "
+                  f"{{ rl::py::def<&n{number}::f>(m, \"f\"); }}"]
+        expected[len(lines)] = reason
+    source = tmp_path / "refused.cpp"
+    source.write_text("\n".join(lines) + "\n")
+    done = subprocess.run([*COMPILER, "-fsyntax-only", "-fmax-errors=0", str(source)],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    for line, reason in expected.items():
+        assert f"{source}:{line}" in done.stderr, (line, lines[line - 1])
+    for reason in set(expected.values()):
+        assert reason in done.stderr, reason
+
+
+def build_asking(tmp_path: Path, version: str) -> None:
+    """A module that asks for the C++ interface and says what it found."""
+    source = tmp_path / "asks.cpp"
+    source.write_text(f"""
+#define RINGLOOP_PYTHON_TABLE_VERSION {version}
+#include <ringloop/py/runtime.hpp>
+static PyModuleDef definition = {{PyModuleDef_HEAD_INIT, "asks", nullptr, -1, nullptr, nullptr,
+                                 nullptr, nullptr, nullptr}};
+PyMODINIT_FUNC PyInit_asks() {{
+    if (ringloop::py::import_runtime() < 0) return nullptr;
+    return PyModule_Create(&definition);
+}}
+""")
+    module = tmp_path / "asks.so"
+    subprocess.run([*COMPILER, "-shared", str(source), "-o", str(module)], check=True)
+
+
+IMPORT = "import asks"
+
+
+def import_asks(folder: Path) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(folder), *sys.path])
+    return subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True,
+                          check=False, env={**os.environ, "PYTHONPATH": path})
+
+
+def test_a_module_of_this_version_is_taken(tmp_path: Path) -> None:
+    build_asking(tmp_path, "1u")
+    done = import_asks(tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("version", ("0u", "2u"))
+def test_a_module_of_another_version_is_refused_in_words(tmp_path: Path, version: str) -> None:
+    build_asking(tmp_path, version)
+    done = import_asks(tmp_path)
+    assert done.returncode == 1
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("ImportError: this module was built for version " + version[0])
+    assert "the installed ringloop has version 1" in said and "rebuild" in said
+
+
+def test_two_extensions_and_the_loop_share_one_runtime(on_host: Run) -> None:
+    calls, other = load("bridge_calls"), load("bridge_other")
+
+    async def main() -> None:
+        assert await other.pass_on(calls.wait(1, "text")) == "passed on: text"
+        assert await other.pass_on(calls.wait_for(other.pass_on(asyncio.sleep(0, "x")))) \
+            == "passed on: passed on: x"
+
+    on_host(main())
+    maps = Path("/proc/self/maps").read_text()
+    assert len({line.split()[-1] for line in maps.splitlines() if "libringloop" in line}) == 1
