@@ -85,7 +85,8 @@ def test_the_wheel_brings_types_stubs_kernels_and_the_licence(wheel: Path) -> No
     assert outside == []
 
 
-def test_the_extensions_are_hardened_and_search_their_own_folder_alone(wheel: Path, tmp_path: Path) -> None:
+def test_the_extensions_are_hardened_and_search_their_own_folder_alone(
+        wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
     modules = [*tmp_path.rglob("*.so"), *tmp_path.rglob("libringloop.so.*")]
     assert len(modules) == 3

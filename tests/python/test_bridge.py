@@ -190,7 +190,7 @@ def test_a_loop_that_closes_ends_what_is_under_way(on_host: Run) -> None:
         return pending, waiting
 
     pending, waiting = loop.run_until_complete(main())
-    for task in asyncio.all_tasks(loop):    # the sleep: a task of Python's, which the loop's owner ends
+    for task in asyncio.all_tasks(loop):    # the sleep: Python's, which the loop's owner ends
         task.cancel()
         loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
     loop.close()

@@ -23,7 +23,9 @@ FORBIDDEN_INCLUDES = (
     ("runtime/", rf"{_PYTHON}|{_COMPUTE}|ringloop/(bridge|kernels|python)"),
     ("runtime/include/", r"openssl/"),     # runtime/src/net/tls*.cpp alone know it
     ("bridge/include/ringloop/bridge/core/", f"{_PYTHON}|{_COMPUTE}|{_ABOVE_CORE}"),
-    ("bridge/", rf"{_COMPUTE}|ringloop/kernels|pybind11/"),
+    ("bridge/", rf"{_COMPUTE}|ringloop/kernels"),
+    ("bridge/src/", r"pybind11/"),          # the tool is the extension module's choice
+    ("bridge/include/ringloop/bridge/", r"pybind11/"),
     ("kernels/", rf"{_PYTHON}|ringloop/(?!kernels/|bridge/core/)"),
     ("python/native/kernels/", r"ringloop/(?!kernels/|bridge/|py/runtime[.]hpp)|\.\./.*"),
     ("python/native/", rf"{_COMPUTE}|ringloop/kernels"),

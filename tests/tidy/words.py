@@ -22,7 +22,7 @@ _PYTHON_BANNED = {"eval", "exec", "breakpoint", "input"}
 ALLOWED_FILES = (
     r"(README|ARCHITECTURE|CONTRIBUTING|DECISIONS|CHANGELOG|SECURITY)\.md|LICENSE|dev|\.ci/run",
     r"CMakeLists\.txt|CMakePresets\.json|pyproject\.toml|\.clang-format|\.gitignore|\.clang-tidy",
-    r"cmake/\w+\.(cmake|cmake\.in|pc\.in)",
+    r"cmake/(python/)?[\w-]+\.(cmake|cmake\.in|pc\.in)",
     r"requirements/\w+\.txt",
     r"tools/dev/\w+\.py",
     r"(runtime|bridge|kernels)/CMakeLists\.txt",
@@ -36,6 +36,7 @@ ALLOWED_FILES = (
     r"bench/([\w/]+/)?(\w+\.(py|cpp|hpp)|CMakeLists\.txt)",
     r"bench/results/[\w.-]+\.(json|md|svg|png|txt)",
     r"examples/([\w/-]+/)?(\w+\.(py|cpp|hpp)|CMakeLists\.txt|README\.md)",
+    r"examples/extension/pyproject\.toml",
     r"docs/[\w-]+\.(md|svg|png)",
 )
 

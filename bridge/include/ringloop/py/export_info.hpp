@@ -11,8 +11,9 @@
 #include <Python.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
+
+#include "ringloop/scheduler.hpp"
 
 namespace ringloop::py {
 
@@ -36,18 +37,18 @@ class first_step {
   public:
     static constexpr std::uint64_t worth_releasing_ns = 20'000;
 
-    explicit first_step(const export_info& about) noexcept : about_(about) {
+    first_step(const export_info& about, scheduler& clock) noexcept : about_(about), clock_(clock) {
         about.calls.fetch_add(1, std::memory_order_relaxed);
         if (about.policy == gil::hold) return;
-        begin_ = std::chrono::steady_clock::now();
+        begin_ns_ = clock.now_ns();
         if (about.policy == gil::release ||
             about.usual_ns.load(std::memory_order_relaxed) > worth_releasing_ns)
             thread_ = PyEval_SaveThread();
     }
     ~first_step() {
         if (about_.policy == gil::hold) return;
-        const auto end = std::chrono::steady_clock::now();
-        const std::uint64_t ran = nanoseconds(end - begin_);
+        const std::int64_t end_ns = clock_.now_ns();
+        const auto ran = static_cast<std::uint64_t>(end_ns - begin_ns_);
         const std::uint64_t usual = about_.usual_ns.load(std::memory_order_relaxed);
         about_.usual_ns.store(usual - usual / 8 + ran / 8, std::memory_order_relaxed);
         if (thread_ == nullptr) {
@@ -56,19 +57,16 @@ class first_step {
         }
         PyEval_RestoreThread(thread_);
         about_.released_ns.fetch_add(ran, std::memory_order_relaxed);
-        about_.waited_ns.fetch_add(nanoseconds(std::chrono::steady_clock::now() - end),
+        about_.waited_ns.fetch_add(static_cast<std::uint64_t>(clock_.now_ns() - end_ns),
                                    std::memory_order_relaxed);
     }
     first_step(const first_step&) = delete;
     first_step& operator=(const first_step&) = delete;
 
   private:
-    static std::uint64_t nanoseconds(std::chrono::steady_clock::duration time) noexcept {
-        return static_cast<std::uint64_t>(
-            std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
-    }
     const export_info& about_;
-    std::chrono::steady_clock::time_point begin_;
+    scheduler& clock_;
+    std::int64_t begin_ns_ = 0;
     PyThreadState* thread_ = nullptr;
 };
 

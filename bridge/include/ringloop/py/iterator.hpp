@@ -25,7 +25,7 @@ struct generator_state {
     // What a step got whose await was cancelled: not yet converted, or already.
     std::optional<T> kept;
     ref converted;
-    ref self;               // the object whose member the generator is
+    ref self;  // the object whose member the generator is
     bool busy = false;
 
     static task<void> step(std::shared_ptr<generator_state> state) {

@@ -134,7 +134,7 @@ inline void task_base::begin(bridge::loop_host& host, bridge::awaitable& owner,
     inside_start_ = true;
     {
         const scheduler::entry inside(host.native());
-        const first_step counted(about_);
+        const first_step counted(about_, host.native());
         ringloop::detail::resume(coroutine);
     }
     inside_start_ = false;
