@@ -93,7 +93,8 @@ def build(preset: str, interpreter: Interpreter, wanted: str = "dev", *,
     say(f"building {folder.relative_to(ROOT)}")
     command = ["ninja", "-C", str(folder), f"-j{os.cpu_count() or 2}"]
     # Builds for several interpreters share what ccache (if it is there) has of the native parts.
-    run([*command, *targets], env=environment(CCACHE_NOHASHDIR="1"), check="the build failed")
+    run([*command, *targets], check="the build failed",
+        env=environment(CCACHE_NOHASHDIR="1", CCACHE_SLOPPINESS="pch_defines,time_macros"))
     return Build(preset, folder, python, interpreter)
 
 

@@ -22,7 +22,7 @@ void loop_host::post_home(void* context, posted& node) noexcept {
     self.posting_.fetch_sub(1, std::memory_order_release);
 }
 
-loop_host::~loop_host() {
+void loop_host::drop_link() noexcept {
     if (link_ == nullptr) return;
     if (!ended_) link_->end();
     link_->release();

@@ -19,7 +19,8 @@ class loop_link;
 
 class loop_host {
   public:
-    virtual ~loop_host();
+    // Inline, so that the type's name is in each module that asks a sanitizer about it.
+    virtual ~loop_host() { drop_link(); }
     loop_host(const loop_host&) = delete;
     loop_host& operator=(const loop_host&) = delete;
 
@@ -58,6 +59,7 @@ class loop_host {
 
   private:
     friend struct awaitable;
+    void drop_link() noexcept;
     static void post_home(void* context, posted& node) noexcept;
     awaitable* pending_ = nullptr;      // in flight, newest first; each holds a reference to itself
     std::atomic<unsigned> posting_{0};  // workers inside post_home()
