@@ -93,10 +93,47 @@ PyObject* object(loop_object* loop) noexcept {
     return reinterpret_cast<PyObject*>(loop);
 }
 
+// What a native task waits for on a descriptor; null: nothing of that kind.
+const char* wait_of(const operation& op) noexcept {
+    switch (op.code) {
+        case op_code::accept:
+            return "accepts";
+        case op_code::connect:
+            return "connects";
+        case op_code::receive:
+        case op_code::receive_into:
+        case op_code::read:
+            return "reads";
+        case op_code::send:
+        case op_code::write:
+            return "writes";
+        case op_code::poll:
+            return "waits";
+        default:
+            return nullptr;
+    }
+}
+
+void list_ring(owner_list& found, const driver& io, PyObject* loop, const char* whose) noexcept {
+    if (found.wants(io.pollable_fd())) found.add(io.pollable_fd(), "ring", loop, loop, whose);
+}
+
+void list_native_tasks(owner_list& found, const driver& io, PyObject* loop) noexcept {
+    for (const operation* op = io.newest(); op != nullptr; op = op->next) {
+        if (op->host || !found.wants(op->fd) || wait_of(*op) == nullptr) continue;
+        found.add(op->fd, "native task", loop, loop, wait_of(*op));
+    }
+}
+
+// In the thread of a loop that runs, native operations come and go without the GIL.
+bool is_at_rest(loop_object* loop) noexcept {
+    return !loop->state.running || loop->state.last_thread == PyThread_get_thread_ident();
+}
+
 void list_loops(owner_list& found) noexcept {
     for (loop_object* l = first_of_loops(); l != nullptr; l = l->state.next) {
-        const int ring = io_of(l).pollable_fd();
-        if (found.wants(ring)) found.add(ring, "ring", object(l), object(l), "own");
+        list_ring(found, io_of(l), object(l), "own");
+        if (is_at_rest(l)) list_native_tasks(found, io_of(l), object(l));
         const auto& transports = l->state.transports;
         const owner_list::range places = found.of(transports.size());
         for (std::size_t fd = places.first; fd < places.end; ++fd) {
@@ -120,9 +157,9 @@ PyObject* owners(PyObject*, PyObject* arguments) noexcept {
     list_listeners(found);
     socket_work::list_owners(found);
     list_files(found);
-    const auto add_guest = [](PyObject* loop, int ring, void* list) noexcept {
-        auto& into = *static_cast<owner_list*>(list);
-        if (into.wants(ring)) into.add(ring, "ring", loop, loop, "guest");
+    const auto add_guest = [](PyObject* loop, const driver& io, void* list) noexcept {
+        list_ring(*static_cast<owner_list*>(list), io, loop, "guest");
+        list_native_tasks(*static_cast<owner_list*>(list), io, loop);
     };
     bridge::each_guest(add_guest, &found);
     return found.objects();

@@ -25,7 +25,8 @@ class FdOwner:
     """Who has a descriptor.
 
     kind: "transport", "datagram transport", "reader" and "writer" (add_reader(), add_writer()),
-    "server", "socket call" (a sock_* in flight), "file" (ringloop.open()), "handle"
+    "server", "socket call" (a sock_* in flight), "native task" (while it waits for the descriptor,
+    on a loop that does not run in another thread), "file" (ringloop.open()), "handle"
     (ringloop.OwnedFd), "ring" (a loop's own). name: its repr. loop: whose it is, None for files
     and handles. thread: the ident of the thread that runs this loop, None while none does.
     """

@@ -81,6 +81,20 @@ async def test_each_kind_of_owner_is_named(pair, tmp_path):
     assert [the_owner(fd).kind for fd in rings] == ["ring"]
 
 
+def test_a_native_task_that_waits_is_an_owner(on_host, pair):
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        waiting = _native.NativeWait(loop, pair[0].fileno())
+        assert (the_owner(pair[0]).kind, the_owner(pair[0]).state) == ("native task", "waits")
+        assert the_owner(pair[0]).loop is loop
+        with pytest.raises(ringloop.FdConflictError, match="used by native task"):
+            await ringloop.send_handle(pair[1], pair[0])
+        waiting.close()
+        assert ringloop.fdinfo(pair[0]).owners == ()
+
+    on_host(main())
+
+
 def test_the_loop_of_another_thread_is_named_with_that_thread(run, pair):
     watching, done = threading.Event(), threading.Event()
     found: list[int] = []

@@ -298,9 +298,9 @@ void set_own_loops(loop_host* (*asked)(PyObject* loop) noexcept) noexcept {
     host_if_own = asked;
 }
 
-void each_guest(void (*visit)(PyObject*, int, void*) noexcept, void* context) noexcept {
+void each_guest(void (*visit)(PyObject*, const driver&, void*) noexcept, void* context) noexcept {
     for (auto& [loop, host] : known().guests)
-        if (host->alive_loop() == loop) visit(loop, host->native().io().pollable_fd(), context);
+        if (host->alive_loop() == loop) visit(loop, host->native().io(), context);
 }
 
 loop_host* host_of(PyObject* loop) noexcept {

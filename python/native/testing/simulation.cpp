@@ -9,6 +9,7 @@
 #include "simulation.hpp"
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "files.hpp"
+#include "ringloop/bridge/python/host.hpp"
 #include "ringloop/testing/fake_driver.hpp"
 
 namespace ringloop::python {
@@ -242,8 +244,26 @@ std::unique_ptr<simulation> make(std::uint64_t seed, unsigned faults, unsigned l
                                                 socket_buffer, steps_max});
 }
 
+// What a native task does on a loop of the real world: waits for a descriptor until close().
+class native_wait {
+  public:
+    native_wait(const py::object& loop, int fd) : host_(bridge::host_of(loop.ptr())) {
+        if (host_ == nullptr) throw py::error_already_set();
+        op_.prepare_poll(fd, POLLIN);
+        host_->native().io().submit(op_);
+    }
+    void close() { host_->native().io().retire(op_); }
+
+  private:
+    bridge::loop_host* host_;
+    operation op_{[](operation&, const completion&) noexcept {}};
+};
+
 void define(py::module_& module) {
     using namespace py::literals;
+    py::class_<native_wait>(module, "NativeWait")
+        .def(py::init<py::object, int>())
+        .def("close", &native_wait::close);
     py::class_<simulation>(module, "Simulation")
         .def(py::init(&make), py::kw_only(), "seed"_a = 0, "faults"_a = 0, "latencies"_a = 0,
              "disorder"_a = 0, "harmless_only"_a = false, "plan"_a = std::vector<std::string>(),

@@ -199,6 +199,8 @@ class driver {
     [[nodiscard]] const capabilities& what() const noexcept { return capabilities_; }
     [[nodiscard]] const driver_counters& counters() const noexcept { return counters_; }
     [[nodiscard]] std::size_t in_flight() const noexcept { return in_flight_; }
+    // The newest of them, or null; the others follow by operation::next.
+    [[nodiscard]] const operation* newest() const noexcept { return first_; }
 
   protected:
     driver() noexcept;

@@ -73,8 +73,9 @@ class loop_host {
 // Module initialisation: how loops of ringloop's own type answer host_of(); it returns null for
 // others (no exception).
 void set_own_loops(loop_host* (*host_if_own)(PyObject* loop) noexcept) noexcept;
-// Every guest of a foreign loop, with the descriptor of its ring. `visit` runs no Python code.
-void each_guest(void (*visit)(PyObject* loop, int ring, void* context) noexcept,
+// Every guest of a foreign loop, with its driver, which is at rest wherever somebody else has the
+// GIL. `visit` runs no Python code.
+void each_guest(void (*visit)(PyObject* loop, const driver& io, void* context) noexcept,
                 void* context) noexcept;
 // The loop that runs on this thread (new reference), or null with RuntimeError set.
 [[nodiscard]] PyObject* running_loop() noexcept;
