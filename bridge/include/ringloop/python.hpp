@@ -14,6 +14,7 @@
 #include "ringloop/py/await.hpp"
 #include "ringloop/py/context.hpp"
 #include "ringloop/py/error.hpp"
+#include "ringloop/py/fast.hpp"
 #include "ringloop/py/function.hpp"
 #include "ringloop/py/pybind11.hpp"
 #include "ringloop/py/ref.hpp"
