@@ -1,10 +1,12 @@
-"""ringloop.print_tasks: the chain of awaits of each task, down to native work."""
+"""ringloop.print_tasks, and what else follows a task into native work: inspect, call graphs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import io
+import sys
 from typing import Any, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 
 import pytest
@@ -111,6 +113,14 @@ def test_a_chain_leads_down_to_the_native_work(
     on_host(main())
 
 
+def test_native_work_that_is_a_task_by_itself_is_named(on_host: Run) -> None:
+    async def main() -> None:
+        async with reader() as read, tasks(read()):
+            assert block(shown(), "t0 read() waits") == [READ]
+
+    on_host(main())
+
+
 def test_what_runs_and_what_is_ready_is_told(on_host: Run) -> None:
     async def main() -> None:
         fresh = asyncio.create_task(asyncio.sleep(0), name="fresh")
@@ -174,3 +184,35 @@ def test_a_wrong_loop_or_none_is_named() -> None:
         ringloop.print_tasks()
     with pytest.raises(TypeError, match="print_tasks\\(\\) takes an event loop, not 5"):
         ringloop.print_tasks(5)
+
+
+def test_an_awaitable_tells_what_a_coroutine_tells(on_host: Run) -> None:
+    async def main() -> None:
+        async with reader() as read:
+            work: Any = read()
+            assert (work.__name__, work.__qualname__, work.cr_code.co_name) == ("read",) * 3
+            assert inspect.getcoroutinestate(work) == inspect.CORO_CREATED
+            async with tasks(work) as (task,):
+                assert inspect.getcoroutinestate(work) == inspect.CORO_SUSPENDED
+                assert (work.cr_frame.f_code.co_qualname, work.cr_frame.f_lineno) == ("read", 0)
+                assert work.cr_await is None and work.cr_origin is None
+                assert "coro=<read() running at <native>:0>" in repr(task)
+                assert task.get_stack()[0].f_code.co_name == "read"
+            assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
+            assert work.__name__ == "Awaitable"      # the work is gone
+
+    on_host(main())
+
+
+def test_a_call_graph_follows_a_task_into_native_work(on_host: Run) -> None:
+    if sys.version_info < (3, 14):
+        pytest.skip("call graphs are of Python 3.14")
+
+    async def main() -> None:
+        async with reader() as read, tasks(deeper(read())) as (task,):
+            graph = asyncio.capture_call_graph(task)
+            names = [each.frame.f_code.co_name for each in graph.call_stack]
+            assert names == ["read", "reads", "deeper"]
+            assert "read" in asyncio.format_call_graph(task)
+
+    on_host(main())

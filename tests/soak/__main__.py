@@ -199,7 +199,8 @@ class Mixed:
 def _where(task: asyncio.Task[None]) -> str:
     """The lines at which it and those that it waits for stand."""
     lines, awaited = [], task.get_coro()
-    while (frame := getattr(awaited, "cr_frame", None)) is not None:
+    while (not isinstance(awaited, ringloop.Awaitable)
+           and (frame := getattr(awaited, "cr_frame", None)) is not None):
         lines.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}")
         awaited = awaited.cr_await
     return f"{' > '.join(lines)}: {awaited!r}"

@@ -357,6 +357,14 @@ int set_blocking(PyObject* object, PyObject* value, void*) {
     return 0;
 }
 
+PyObject* get_none(PyObject*, void*) {
+    Py_RETURN_NONE;
+}
+
+PyObject* get_false(PyObject*, void*) {
+    Py_RETURN_FALSE;
+}
+
 const char* state_name(awaitable::state now) noexcept {
     static const char* const names[] = {"idle", "pending", "finished", "failed", "cancelled"};
     return names[static_cast<int>(now)];
@@ -388,6 +396,14 @@ PyMethodDef methods[] = {
 
 PyGetSetDef attributes[] = {
     {"_asyncio_future_blocking", get_blocking, set_blocking, nullptr, nullptr},
+    {"__name__", awaitable_name, nullptr, "The native work's name.", nullptr},
+    {"__qualname__", awaitable_name, nullptr, "The native work's name.", nullptr},
+    {"cr_await", get_none, nullptr, "None: what it waits for is native.", nullptr},
+    {"cr_frame", awaitable_frame, nullptr, "A frame of that name; None once done.", nullptr},
+    {"cr_code", awaitable_code, nullptr, "Code of that name, which does nothing.", nullptr},
+    {"cr_running", get_false, nullptr, "False: never on Python's stack.", nullptr},
+    {"cr_suspended", awaitable_suspended, nullptr, "True while it is pending.", nullptr},
+    {"cr_origin", get_none, nullptr, "None.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

@@ -18,4 +18,10 @@ void release_later(PyObject* object) noexcept;                           // rele
 void add_export(const py::detail::export_info& added) noexcept;          // exports.cpp
 int add_export_statistics(PyObject* module) noexcept;                    // exports.cpp
 
+// Getters of the awaitable: awaitable_inspect.cpp.
+PyObject* awaitable_name(PyObject* object, void*) noexcept;
+PyObject* awaitable_code(PyObject* object, void*) noexcept;
+PyObject* awaitable_frame(PyObject* object, void*) noexcept;  // None once it is done
+PyObject* awaitable_suspended(PyObject* object, void*) noexcept;
+
 }  // namespace ringloop::bridge
