@@ -318,6 +318,21 @@ def test_values_pass_unchanged(hooked: Any, value: Any) -> None:
     hooked(main)
 
 
+def test_native_work_as_a_task_has_its_hooks(hooked: Any) -> None:
+    async def main() -> None:
+        log = Log()
+        with hooks.add(**{kind: log(kind) for kind in STEP_KINDS}):
+            assert await named(ringloop._native._probe_hop(), "t") is not None
+            leaves = named(ringloop._native._probe_hop(1_000_000), "t")
+            await asyncio.sleep(0)
+            leaves.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await leaves
+        assert log.lines == ["on_ready t", "before_run t", "after_run t"] * 4
+
+    hooked(main)
+
+
 def test_what_a_task_shows_of_itself_is_its_coroutine_s(hooked: Any) -> None:
     async def main() -> None:
         with hooks.add(before_run=callable):
