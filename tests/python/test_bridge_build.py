@@ -33,7 +33,7 @@ REFUSED = {
     "rl::task<std::string_view> f()": "returns an owner, not a view",
     "rl::task<pybind11::list> f()": "must be made under the GIL",
     "rl::task<int&> f()": "returns a value",
-    "int f()": "functions that return ringloop::task<T>",
+    "int f()": "functions that return ringloop::task<T>,",
 }
 
 

@@ -70,3 +70,20 @@ def test_coroutines_are_awaitables(on_host: Run) -> None:
             await quick.later(-1)
 
     on_host(main())
+
+
+def test_an_outcome_that_is_known_at_the_call_is_done(on_host: Run) -> None:
+    async def main() -> None:
+        for function in (quick.perhaps, quick.perhaps_by_def):
+            known = function("text", True)
+            assert known.done() and known.result() == "text"
+            assert await function("text", True) == "text"
+            later = function("text", False)
+            assert not later.done() and await later == "text"
+            with pytest.raises(ValueError, match="nothing given"):
+                function("", True)
+        assert quick.perhaps_nothing(True).done()
+        assert await quick.perhaps_nothing(True) is None
+        assert await quick.perhaps_nothing(False) is None
+
+    on_host(main())

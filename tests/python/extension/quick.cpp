@@ -51,6 +51,19 @@ rl::task<void> nothing() {
     co_return;
 }
 
+rl::py::outcome<std::string> perhaps(std::string_view text, bool known) {
+    if (text.empty()) throw std::invalid_argument("nothing given");
+    if (known) return std::string(text);
+    return [](std::string kept) -> rl::task<std::string> {
+        co_await rl::yield();
+        co_return kept;
+    }(std::string(text));
+}
+rl::py::outcome<void> perhaps_nothing(bool known) {
+    if (known) return {};
+    return nothing();
+}
+
 template <auto Function, rl::py::gil Policy = rl::py::gil::hold>
 void add(pybind11::module_& m, const char* name) {
     if (rl::py::fast<Function, Policy>(m.ptr(), name) < 0) throw pybind11::error_already_set();
@@ -71,4 +84,7 @@ PYBIND11_MODULE(bridge_quick, m) {
     add<&is_none>(m, "is_none");
     add<&later>(m, "later");
     add<&nothing>(m, "nothing");
+    add<&perhaps>(m, "perhaps");
+    add<&perhaps_nothing>(m, "perhaps_nothing");
+    rl::py::def<&perhaps>(m, "perhaps_by_def");
 }

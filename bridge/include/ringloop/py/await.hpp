@@ -123,7 +123,9 @@ class future_await : private stop_waiter {
     if (is.get() == Py_True) {
         const ref function = ref::steal(PyObject_GetAttrString(host.loop(), "create_task"));
         const ref arguments = ref::steal(PyTuple_Pack(1, object));
-        const ref names = ref::steal(Py_BuildValue("{s:O}", "context", source.context()));
+        PyObject* const context = source.context();  // None: a copy of where this stands
+        const ref names =
+            ref::steal(Py_BuildValue("{s:O}", "context", context != nullptr ? context : Py_None));
         if (function && arguments && names)
             made = ref::steal(PyObject_Call(function.get(), arguments.get(), names.get()));
     } else {

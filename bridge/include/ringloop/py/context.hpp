@@ -55,9 +55,11 @@ class context {
     [[nodiscard]] ref get(PyObject* variable) const {
         PyObject* value = nullptr;
         if (context_ == nullptr) return {};
-        if (PyContext_Enter(context_) < 0) throw error::take();
+        // A copy, which costs next to nothing: the context itself may be entered already.
+        const ref copy = ref::steal(PyContext_Copy(context_));
+        if (!copy || PyContext_Enter(copy.get()) < 0) throw error::take();
         const int found = PyContextVar_Get(variable, nullptr, &value);
-        const int left = PyContext_Exit(context_);
+        const int left = PyContext_Exit(copy.get());
         ref kept = ref::steal(value);
         if (found < 0 || left < 0) throw error::take();
         return kept;

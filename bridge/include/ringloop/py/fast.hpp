@@ -7,7 +7,7 @@
 // are bool, integers (OverflowError if one does not fit), float and double, std::string and
 // std::string_view (UTF-8), spans over objects with a contiguous buffer of that element type
 // (read-only for const elements; held for the call), py::bytes, py::ref and py::borrow; in return
-// also void, and task<T> as an awaitable. Views and borrows are for plain
+// also void, and task<T> and outcome<T> as awaitables. Views and borrows are for plain
 // functions: a coroutine's parameters must not dangle (parameters.hpp). Exceptions: error.hpp.
 //
 // gil::release as second template argument runs a plain function without the GIL; its arguments
@@ -232,7 +232,7 @@ struct fast_export<Function, Policy, Result (*)(Parameters...)> {
                                            !std::is_same_v<std::decay_t<Parameters>, borrow>)&&...),
                   "ringloop: a function that runs without the GIL takes no Python objects");
 
-    static constexpr bool is_coroutine = makes_task<Result>;
+    static constexpr bool is_coroutine = makes_task<Result> || is_outcome<Result>;
     static inline const export_info* about = nullptr;
 
     static PyObject* call(PyObject*, PyObject* const* given, Py_ssize_t count) noexcept {
@@ -253,7 +253,10 @@ struct fast_export<Function, Policy, Result (*)(Parameters...)> {
         std::tuple<fast_argument<std::decay_t<Parameters>>...> arguments;
         if (!(std::get<Index>(arguments).read(given[Index]) && ...)) return nullptr;
         static_cast<void>(given);
-        if constexpr (makes_task<Result>) {
+        if constexpr (is_outcome<Result>) {
+            return await_outcome<by_fast>(*about, Function(std::get<Index>(arguments).value()...),
+                                          ref());
+        } else if constexpr (makes_task<Result>) {
             refuse_what_dangles<Parameters...>();
             using source = task_source<by_fast, Result (*)(Parameters && ...), Parameters...>;
             auto* work = new (std::nothrow) source(

@@ -143,7 +143,10 @@ struct exported {
     template <class Function, class... Arguments>
     static auto call(const export_info& about, ref self, Function function,
                      Arguments&&... arguments) {
-        if constexpr (is_generator<Made>::value) {
+        if constexpr (is_outcome<Made>) {
+            return returned<value_type>{or_throw(await_outcome<converter>(
+                about, function(std::forward<Arguments>(arguments)...), std::move(self)))};
+        } else if constexpr (is_generator<Made>::value) {
             auto source = std::make_unique<generator_source<converter, value_type>>(
                 about, function(std::forward<Arguments>(arguments)...), std::move(self));
             return iterated<value_type>{or_throw(runtime().new_iterator(source.release()))};
@@ -163,7 +166,9 @@ template <class Made, class... Parameters>
 struct signature<Made (*)(Parameters...)> {
     using made = Made;
     using class_type = void;
-    static consteval void check() { refuse_what_dangles<Parameters...>(); }
+    static consteval void check() {
+        if constexpr (!is_outcome<Made>) refuse_what_dangles<Parameters...>();
+    }
     template <auto Function>
     static auto wrapper(const export_info* about) {
         return [about](std::decay_t<Parameters>... given) {
@@ -180,7 +185,9 @@ template <class Made, class Class, class... Parameters>
 struct signature<Made (Class::*)(Parameters...)> {
     using made = Made;
     using class_type = Class;
-    static consteval void check() { refuse_what_dangles<Parameters...>(); }
+    static consteval void check() {
+        if constexpr (!is_outcome<Made>) refuse_what_dangles<Parameters...>();
+    }
     template <auto Member>
     static auto wrapper(const export_info* about) {
         return [about](bound<Class> self, std::decay_t<Parameters>... given) {
@@ -211,9 +218,10 @@ struct signature<Lambda> : signature<decltype(+std::declval<Lambda>())> {
 
 template <class Made>
 consteval void refuse_kind() {
-    static_assert(is_task<Made>::value || is_generator<Made>::value,
-                  "ringloop::py::def exports functions that return ringloop::task<T> or "
-                  "ringloop::generator<T>; plain functions are pybind11's own def()");
+    static_assert(is_task<Made>::value || is_generator<Made>::value || is_outcome<Made>,
+                  "ringloop::py::def exports functions that return ringloop::task<T>, "
+                  "ringloop::generator<T> or ringloop::py::outcome<T>; plain functions are "
+                  "pybind11's own def()");
     refuse_result<typename Made::value_type>();
 }
 

@@ -22,6 +22,7 @@
 #include "ringloop/bridge/python/awaitable.hpp"
 #include "ringloop/error.hpp"
 #include "ringloop/py/export_info.hpp"
+#include "ringloop/py/outcome.hpp"
 #include "ringloop/py/ref.hpp"
 #include "ringloop/result.hpp"
 #include "ringloop/scheduler.hpp"
@@ -53,10 +54,15 @@ class task_base : public bridge::source {
     [[nodiscard]] const char* name() const noexcept final { return about_.name; }
     [[nodiscard]] bool warns() const noexcept final { return true; }
 
-    // The contextvars.Context of the await; borrowed. GIL while the first step runs.
+    // The contextvars.Context of the await; borrowed. Null: no memory, or nobody awaits any more.
+    // GIL while the first step runs.
     [[nodiscard]] PyObject* context() noexcept {
-        if (!context_) context_ = ref::steal(PyContext_CopyCurrent());
-        return context_.get();
+        if (inside_start_ && !context_) {
+            context_ = ref::steal(PyContext_CopyCurrent());
+            PyErr_Clear();
+        }
+        // Once the await is parked, the one in which its task will go on: no copy is needed.
+        return context_ ? context_.get() : owner_->context;
     }
     [[nodiscard]] bridge::loop_host& host() noexcept { return *host_; }
     // Keeps the bound object of a member coroutine alive. GIL.
@@ -129,9 +135,8 @@ inline void task_base::begin(bridge::loop_host& host, bridge::awaitable& owner,
     host_ = &host;
     owner_ = &owner;
     root_ = coroutine;
-    const gil policy = about_.policy;
-    if (policy != gil::hold) static_cast<void>(context());
     inside_start_ = true;
+    if (about_.policy != gil::hold) static_cast<void>(context());
     {
         const scheduler::entry inside(host.native());
         const first_step counted(about_, host.native());
@@ -142,8 +147,6 @@ inline void task_base::begin(bridge::loop_host& host, bridge::awaitable& owner,
         runtime().finish(owner);  // this source may be gone
         return;
     }
-    static_cast<void>(context());  // as it is now; the task that awaits may change its own
-    PyErr_Clear();                 // no memory for it: native code finds none
     host.submitted();
 }
 
@@ -249,5 +252,22 @@ class task_source final : public task_base {
     std::tuple<Arguments...> arguments_;
     ringloop::result<value_type> outcome_;
 };
+
+// A new awaitable for what a function made at the call, or null with an exception set.
+template <class Convert, class T>
+[[nodiscard]] PyObject* await_outcome(const export_info& about, outcome<T> made, ref self) {
+    if (made.known()) {
+        if constexpr (std::is_void_v<T>) {
+            return runtime().finished(nullptr);
+        } else {
+            PyObject* const value = Convert::value(made.take_value());
+            return value != nullptr ? runtime().finished(value) : nullptr;
+        }
+    }
+    auto take = [later = made.take_task()]() mutable { return std::move(later); };
+    auto* work = new (std::nothrow) task_source<Convert, decltype(take)>(about, std::move(take));
+    if (work != nullptr) work->keep(std::move(self));
+    return runtime().new_awaitable(work);
+}
 
 }  // namespace ringloop::py::detail
