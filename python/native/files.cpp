@@ -15,6 +15,7 @@
 #include "owners.hpp"
 #include "probe.hpp"
 #include "ringloop/bridge/python/errors.hpp"
+#include "ringloop/bridge/python/shared_handles.hpp"
 
 namespace ringloop::python {
 
@@ -379,6 +380,7 @@ int add_file_types(PyObject* module) noexcept {
     ledger_add("awaitables", &bridge::awaitables_live);
     ledger_add("awaits_pending", &bridge::awaitables_pending);
     ledger_add("files", &files_live);
+    ledger_add("shared_handles", &bridge::shared_handles_live);
     unsupported_operation = attribute_of("io", "UnsupportedOperation");
     os_close = attribute_of("os", "close");
     file_type = reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &spec, nullptr));

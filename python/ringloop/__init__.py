@@ -13,13 +13,14 @@ from ._coalesce import coalesce
 from ._handover import attach, detach, recv_handle, send_handle
 from ._leakcheck import LeakError, leakcheck
 from ._mixin import mixin
-from ._native import Awaitable, FdConflictError
+from ._native import Awaitable, FdConflictError, HandleProducer
 from ._owned import OwnedFd
 from ._owners import fdinfo
 from ._print_tasks import print_tasks
 from ._task_factory import NativeTask, task_factory
 from .clock import VirtualClock
 from .files import open
+from .handle import SharedHandle
 from .loop import EventLoop, new_event_loop
 from .runner import run
 
@@ -35,9 +36,11 @@ __all__ = [
     "EventLoop",
     "EventLoopPolicy",
     "FdConflictError",
+    "HandleProducer",
     "LeakError",
     "NativeTask",
     "OwnedFd",
+    "SharedHandle",
     "VirtualClock",
     "attach",
     "batched",
@@ -64,7 +67,8 @@ __all__ = [
 
 def get_include() -> str:
     """The folder of ringloop's headers for extension modules: <ringloop/python.hpp> for coroutines
-    that Python awaits, <ringloop/capi.h> for modules in C that post to its loops."""
+    that Python awaits, <ringloop/capi.h> for modules in C that post to its loops, and
+    <ringloop/handle.h> for code that completes a SharedHandle's awaits."""
     return str(Path(__file__).parent / "include")
 
 

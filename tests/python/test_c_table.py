@@ -3,16 +3,13 @@ one header that the package ships."""
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import os
-import subprocess
-import sysconfig
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ringloop
+from harness import compiled
 
 SOURCE = r"""
 #include <ringloop/capi.h>
@@ -111,35 +108,9 @@ PyMODINIT_FUNC PyInit_guest(void) {
 """
 
 
-_loaded: list[Any] = []     # once a process: nobody unloads an extension module
-
-
 @pytest.fixture(scope="module")
-def guest(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    if not _loaded:
-        _loaded.append(build_and_load(tmp_path_factory))
-    return _loaded[0]
-
-
-def build_and_load(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    headers = sysconfig.get_paths()["include"]
-    if not os.access(Path(headers, "Python.h"), os.R_OK):
-        pytest.skip("this user cannot read Python's headers")
-    folder = tmp_path_factory.mktemp("guest")
-    source, built = folder / "guest.c", folder / "guest.so"
-    source.write_text(SOURCE)
-    command = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-Wall", "-Wno-unused",
-               "-Werror", f"-I{headers}", f"-I{ringloop.get_include()}",
-               str(source), "-o", str(built)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False,
-                          env={key: value for key, value in os.environ.items()
-                               if key not in ("LD_PRELOAD", "ASAN_OPTIONS")})
-    assert done.returncode == 0, done.stderr
-    spec = importlib.util.spec_from_file_location("guest", built)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def guest() -> Any:
+    return compiled.module(SOURCE, "guest")
 
 
 def test_the_package_ships_the_header() -> None:

@@ -2,6 +2,7 @@
 #include "ringloop/bridge/python/errors.hpp"
 
 #include <cerrno>
+#include <cstdarg>
 #include <cstring>
 #include <new>
 #include <stdexcept>
@@ -115,6 +116,17 @@ void raise_errno(long result, PyObject* path) noexcept {
     ref exception =
         ref::steal(path == nullptr ? PyObject_CallFunction(PyExc_OSError, "is", code, text)
                                    : PyObject_CallFunction(PyExc_OSError, "isO", code, text, path));
+    if (exception)
+        PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
+}
+
+void raise_os_error(int code, const char* format, ...) noexcept {
+    va_list words;
+    va_start(words, format);
+    const ref text = ref::steal(PyUnicode_FromFormatV(format, words));
+    va_end(words);
+    if (!text) return;
+    const ref exception = ref::steal(PyObject_CallFunction(PyExc_OSError, "iO", code, text.get()));
     if (exception)
         PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
 }

@@ -24,6 +24,9 @@ void raise_from(const std::exception_ptr& error) noexcept;
 // Sets OSError(code, text[, path]) for a completion's result or an errno (either sign).
 void raise_errno(long result, PyObject* path = nullptr) noexcept;
 
+// Sets OSError(code, text), of the subclass for that errno; `format` is PyErr_Format()'s.
+void raise_os_error(int code, const char* format, ...) noexcept;
+
 // asyncio's exceptions, borrowed; valid after add_awaitable_types().
 [[nodiscard]] PyObject* cancelled_error() noexcept;
 [[nodiscard]] PyObject* invalid_state_error() noexcept;
