@@ -90,7 +90,7 @@ class hold_gil {
         if (scheduler::current() != &source->host().native())
             throw std::logic_error(
                 "ringloop::py::hold_gil(): not on the loop's thread; return from on() first");
-        if (PyGILState_Check() != 0) return false;
+        if (holds_gil()) return false;
         entry_.waiting = handle;
         source->host().native().post_host(entry_);
         return true;

@@ -15,6 +15,7 @@
 
 #include <utility>
 
+#include "ringloop/py/gil.hpp"
 #include "ringloop/py/runtime.hpp"
 
 namespace ringloop::py {
@@ -50,7 +51,7 @@ class ref {
   private:
     explicit ref(PyObject* object) noexcept : object_(object) {}
     static void drop(PyObject* object) noexcept {
-        if (PyGILState_Check() != 0)
+        if (holds_gil())
             Py_DECREF(object);
         else
             runtime().release_later(object);

@@ -113,6 +113,8 @@ class task_base : public bridge::source {
     void ended() noexcept {
         if (inside_start_)
             ended_at_once_ = true;
+        else if (holds_gil())
+            runtime().finish(*owner_);  // this source, and the coroutine's frame, may be gone
         else
             host_->native().post_host(home_);
     }
