@@ -1,10 +1,11 @@
 """./dev bench bridge: native coroutines and functions of an extension module, beside Python's own.
 
 Awaits (us, or p50 where a thread takes part): one whose outcome is known at the call, and a native
-coroutine that never waits, beside a Python coroutine that returns at once; one that suspends once beside a future resolved by call_soon; one that hops to
-a worker thread beside run_in_executor. Calls: a sum over a buffer, by py::fast, pybind11 and
-ctypes. Many small items: batched and coalesced beside one by one. Tasks: with ringloop's task
-factory, and with a hook that does nothing, beside neither.
+coroutine that never waits, beside a Python coroutine that returns at once; one that suspends once
+beside a future resolved by call_soon; one that hops to a worker thread beside run_in_executor.
+Calls: a sum over a buffer, by py::fast, pybind11 and ctypes. Many small items: batched and
+coalesced beside one by one. Tasks: with ringloop's task factory, and with a hook that does nothing,
+beside neither.
 On asyncio, uvloop and ringloop. Rounds are shuffled; a ratio is ours over the other's within one
 round, so below 1 ours is better (x where it says times: above 1).
 

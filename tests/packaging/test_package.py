@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -99,6 +100,25 @@ def test_the_extensions_are_hardened_and_search_their_own_folder_alone(
         assert "TEXTREL" not in dynamic
         assert "liburing" not in dynamic            # linked statically where it can be
         assert "GNU_RELRO" in run("readelf", "-lW", module)
+
+
+def test_exactly_the_listed_names_are_exported(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+
+    def exported(module: Path) -> list[str]:
+        listed = run("nm", "-DC", "--defined-only", module).splitlines()
+        return [line.split(" ", 2)[2] for line in listed]
+
+    for module in tmp_path.rglob("_*.so"):
+        assert exported(module) == [f"PyInit_{module.name.split('.')[0]}"]
+    library = next(tmp_path.rglob("libringloop.so.*"))
+    names = [name.split("@")[0] for name in exported(library)]
+    assert any(name.startswith("ringloop::scheduler::run(") for name in names)
+    own = re.compile(r"((typeinfo|vtable|typeinfo name|VTT|guard variable) for )?ringloop::|"
+                     r"RINGLOOP_0[.]1$")
+    assert [name for name in names if not own.match(name)] == []
+    assert [name for name in names if "ringloop::uring::" in name.split("(")[0]
+            or "ringloop::epoll::" in name.split("(")[0]] == []
 
 
 def test_the_source_distribution_holds_what_a_build_needs_and_no_more(

@@ -299,17 +299,20 @@ def test_python_awaitables_are_awaited(on_host: Run) -> None:
 def test_a_cancel_reaches_the_python_task_that_native_code_awaits(on_host: Run) -> None:
     async def main() -> None:
         ended: list[str] = []
+        begun = asyncio.Event()
 
         async def inner() -> None:
             try:
+                begun.set()
                 await asyncio.sleep(3600)
             finally:
                 await asyncio.sleep(0.001)
                 ended.append("inner")
 
         for wait in (calls.wait_for, calls.wait_later_for):
+            begun.clear()
             task = asyncio.ensure_future(wait(inner()))
-            await asyncio.sleep(0.005)
+            await begun.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -319,16 +322,18 @@ def test_a_cancel_reaches_the_python_task_that_native_code_awaits(on_host: Run) 
 
 
 def test_a_python_task_may_refuse_the_cancel(on_host: Run) -> None:
-    async def stays() -> str:
+    async def stays(begun: asyncio.Event) -> str:
         try:
+            begun.set()
             await asyncio.sleep(3600)
         except asyncio.CancelledError:
             pass
         raise KeyError("instead")
 
     async def main() -> None:
-        task = asyncio.ensure_future(calls.wait_for(stays()))
-        await asyncio.sleep(0.001)
+        begun = asyncio.Event()
+        task = asyncio.ensure_future(calls.wait_for(stays(begun)))
+        await begun.wait()
         task.cancel()
         with pytest.raises(KeyError, match="instead"):
             await task

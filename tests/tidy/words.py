@@ -22,7 +22,7 @@ _PYTHON_BANNED = {"eval", "exec", "breakpoint", "input"}
 ALLOWED_FILES = (
     r"(README|ARCHITECTURE|CONTRIBUTING|DECISIONS|CHANGELOG|SECURITY)\.md|LICENSE|dev|\.ci/run",
     r"CMakeLists\.txt|CMakePresets\.json|pyproject\.toml|\.clang-format|\.gitignore|\.clang-tidy",
-    r"cmake/(python/)?[\w-]+\.(cmake|cmake\.in|pc\.in)",
+    r"cmake/(python/)?[\w-]+\.(cmake|cmake\.in|pc\.in|map)|runtime/exports\.map",
     r"requirements/\w+\.txt",
     r"tools/dev/\w+\.py",
     r"(runtime|bridge|kernels)/CMakeLists\.txt",
