@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import ringloop
@@ -172,9 +173,31 @@ async def kernel() -> None:
     task(multiply())
 
 
+async def bridge() -> None:
+    """Coroutines of an extension module: waiting, awaiting Python, in a generator, and never begun."""
+    folder = Path(ringloop._native.__file__).absolute().parents[2] / "extensions"
+    if not folder.is_dir():
+        return
+    sys.path.append(str(folder))
+    calls = importlib.import_module("bridge_calls")
+
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    async def steps() -> None:
+        async for _ in calls.count(1_000_000, 1):
+            pass
+
+    task(calls.forever())
+    task(calls.wait_for(never()))
+    task(calls.call_group(lambda _: never(), 3))
+    task(calls.stubborn(300))
+    task(steps())
+
+
 STATES: dict[str, Callable[[], Awaitable[None]]] = {each.__name__: each for each in (
     idle, receive, send, connect, datagrams, files, sendfile, pipes, child, handshake, executor,
-    timers, callbacks, kernel)}
+    timers, callbacks, kernel, bridge)}
 
 
 async def busy(states: list[str]) -> None:
