@@ -28,7 +28,7 @@ def setup(arguments: list[str]) -> int:
 
 
 def build(arguments: list[str]) -> int:
-    """[PRESET]   configure and build: dev (default), release, asan, tsan"""
+    """[PRESET]   configure and build: dev (default), release, asan, tsan, tsan-python"""
     parser = _parser("build")
     parser.add_argument("preset", nargs="?", default="dev")
     options = parser.parse_args(arguments)

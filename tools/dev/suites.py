@@ -26,6 +26,7 @@ from output import ROOT, Problem, environment, run, say
 from report import Tally
 
 RESULTS = ROOT / "build" / "results"
+TSAN_REPORTS = RESULTS / "tsan"
 
 # After that a run of pytest has hung. Each test has a limit of its own, and machines are slow.
 PYTEST_LIMIT_S = 3600.0
@@ -83,9 +84,7 @@ def catch(context: Context, suite: str, preset: str = "dev", timeout_s: float = 
         if not any((ROOT / "tests" / suite).glob("*.cpp")):
             return []
         return [Tally(part, failed=1, faults=[f"{program} was not built"])]
-    command = [str(program), *context.options]
-    if preset == "tsan" and shutil.which("setarch"):
-        command = ["setarch", platform.machine(), "-R", *command]   # TSan wants a plain layout
+    command = [*plain_layout(preset), str(program), *context.options]
     env = build.environment(**sanitizer_options(preset), **_seeds(context, suite, preset))
     text, code = _tee(command, env, timeout_s * (10 if context.all else 1))
     return [report.of_catch(part, text, code)]
@@ -103,25 +102,35 @@ def _seeds(context: Context, suite: str, preset: str) -> dict[str, str]:
     return found
 
 
+def plain_layout(preset: str) -> list[str]:
+    """TSan wants a process without randomized addresses."""
+    wanted = preset.startswith("tsan") and shutil.which("setarch")
+    return ["setarch", platform.machine(), "-R"] if wanted else []
+
+
 def sanitizer_options(preset: str) -> dict[str, str]:
     suppressions = ROOT / "tests" / "tsan.supp"
     kept = ROOT / "tests" / "lsan.supp"
+    suppressed = f":suppressions={suppressions}" if suppressions.exists() else ""
     return {
         "asan": {"ASAN_OPTIONS": "detect_stack_use_after_return=1:detect_leaks=1",
                  "LSAN_OPTIONS": f"suppressions={kept}:print_suppressions=0",
                  "UBSAN_OPTIONS": "print_stacktrace=1"},
-        "tsan": {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"
-                 + (f":suppressions={suppressions}" if suppressions.exists() else "")},
+        "tsan": {"TSAN_OPTIONS": f"halt_on_error=1:second_deadlock_stack=1{suppressed}"},
+        # A report goes to a file: pytest would keep what a passed test prints to itself.
+        "tsan-python": {"TSAN_OPTIONS": "halt_on_error=0:second_deadlock_stack=1:exitcode=0:"
+                                        f"log_path={TSAN_REPORTS}/race{suppressed}"},
     }.get(preset, {})
 
 
 def preloads(preset: str) -> dict[str, str]:
     """A stock Python finds the sanitizer's runtime only if it is loaded first."""
-    if preset != "asan":
+    library = {"asan": "libasan.so", "tsan-python": "libtsan.so"}.get(preset)
+    if library is None:
         return {}
     compiler = os.environ.get("CXX", "g++")
     names = [subprocess.run([compiler, f"-print-file-name={name}"], capture_output=True, text=True,
-                            check=True).stdout.strip() for name in ("libasan.so", "libstdc++.so")]
+                            check=True).stdout.strip() for name in (library, "libstdc++.so")]
     return {"LD_PRELOAD": " ".join(os.path.realpath(name) for name in names),
             "PYTHONMALLOC": "malloc"}
 
@@ -131,10 +140,13 @@ def pytest(context: Context, part: str, paths: list[str], build: project.Build, 
     RESULTS.mkdir(parents=True, exist_ok=True)
     result = RESULTS / (part.replace(" ", "-").replace("/", "-") + ".xml")
     result.unlink(missing_ok=True)
-    command = [str(build.python), "-m", "pytest", "-c", str(ROOT / "pyproject.toml"),
+    changes = {**sanitizer_options(build.preset), **preloads(build.preset), **env}
+    layout = plain_layout(build.preset)
+    if layout:      # setarch itself must not load what wants the layout that it makes
+        layout += ["env", f"LD_PRELOAD={changes.pop('LD_PRELOAD')}"]
+    command = [*layout, str(build.python), "-m", "pytest", "-c", str(ROOT / "pyproject.toml"),
                f"--rootdir={ROOT}", f"--junitxml={result}", "-o", f"cache_dir={ROOT}/.cache/pytest",
                *extra, *context.options, *paths]
-    changes = {**sanitizer_options(build.preset), **preloads(build.preset), **env}
     code = run(command, env=build.environment(**changes), timeout_s=PYTEST_LIMIT_S)
     return [report.of_pytest(part, result, code)]
 
@@ -209,6 +221,26 @@ def part_tsan(context: Context) -> list[Tally]:
     tallies = []
     for suite in ("unit", "sim", "kernel") if context.all else ("unit", "kernel"):
         tallies += catch(context, suite, "tsan")
+    return tallies + (_tsan_python(context) if context.all else [])
+
+
+# Where threads meet in the package: posts from other threads, several loops, guests, kernels.
+_TSAN_MODULES = ("python/test_loop_calls.py", "python/test_c_table.py", "python/test_guest.py",
+                 "python/test_kernels.py", "python/test_batched.py", "python/test_coalesce.py",
+                 "faults/test_threads.py")
+
+
+def _tsan_python(context: Context) -> list[Tally]:
+    """Under a stock Python. TSan knows its locks (they are pthread's), but not what it does itself,
+    and starts no thread in a forked child."""
+    build = context.build("tsan-python")
+    shutil.rmtree(TSAN_REPORTS, ignore_errors=True)
+    TSAN_REPORTS.mkdir(parents=True)
+    tallies = pytest(context, "python (tsan)", [f"tests/{name}" for name in _TSAN_MODULES], build,
+                     extra=("-k", "not fork"), RINGLOOP_TEST_SLOWDOWN="10")
+    for report_path in sorted(TSAN_REPORTS.iterdir()):
+        tallies[-1].failed += 1
+        tallies[-1].faults.append(report_path.read_text(errors="replace")[:4000])
     return tallies
 
 
