@@ -1,6 +1,9 @@
 """The tree keeps the house rules; what was built keeps the direction of dependency."""
 from __future__ import annotations
 
+import ast
+import re
+
 import pytest
 
 from tidy import layers, source, words
@@ -28,6 +31,17 @@ def test_every_allowed_system_call_outside_the_driver_is_still_needed(
     for path in layers.ALLOWED_CALLS:
         below = [each for each in tree if each.path.startswith(path)]
         assert any(list(layers.kernel_door(each, allowed=())) for each in below), path
+
+
+def test_dev_takes_every_python_that_the_package_says_it_is_for() -> None:
+    """./dev knew 3.14 and 3.15 not, while the package was held against both."""
+    names = re.compile(r"Programming Language :: Python :: (3[.]\d+)")
+    said = set(names.findall((source.ROOT / "pyproject.toml").read_text(encoding="utf-8")))
+    text = (source.ROOT / "tools" / "dev" / "machine.py").read_text(encoding="utf-8")
+    supported = re.search(r"(?m)^SUPPORTED = (\(.*\))$", text)
+    assert supported and set(ast.literal_eval(supported[1])) == said
+    lists = (source.ROOT / "tests" / "conformance" / "cpython").glob("*.toml")
+    assert {path.stem for path in lists} == said
 
 
 LIBRARIES = ("libringloop.a", "libringloop_testing.a", "libringloop_kernels.a")

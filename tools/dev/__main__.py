@@ -119,7 +119,8 @@ _WITHOUT_PARSER = ("demo", "soak", "format")
 def _parser(verb: str, **extra: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"./dev {verb}", description=VERBS[verb].__doc__, **extra)
     parser.add_argument("--python", metavar="WHICH",
-                        help="3.13, 3.12, 3.11, a path, or all (default: PYTHON= or the newest)")
+                        help=f"{', '.join(machine.SUPPORTED)}, a path, or all "
+                             "(default: PYTHON= or the first of these that is there)")
     return parser
 
 

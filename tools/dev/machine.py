@@ -14,7 +14,8 @@ from pathlib import Path
 
 from output import Problem, environment, run, say
 
-SUPPORTED = ("3.13", "3.12", "3.11")   # newest first
+# The first that is there is taken: that with the recorded figures, then the newer ones.
+SUPPORTED = ("3.13", "3.15", "3.14", "3.12", "3.11")
 
 BUILD = ("g++", "cmake", "ninja-build", "pkg-config", "liburing-dev", "python3", "python3-dev",
          "python3-venv", "libtbb-dev", "libopenblas-dev", "libjpeg62-turbo-dev",
@@ -107,7 +108,7 @@ def _candidates(version: str) -> list[str]:
 
 
 def interpreters() -> list[Interpreter]:
-    """One usable interpreter for each supported version that the machine has, newest first."""
+    """One usable interpreter for each supported version that the machine has, in that order."""
     found = []
     for version in SUPPORTED:
         for path in _candidates(version):
@@ -119,7 +120,7 @@ def interpreters() -> list[Interpreter]:
 
 
 def choose(wish: str | None) -> list[Interpreter]:
-    """`wish`: None (PYTHON= or the newest), a version, a path, or "all"."""
+    """`wish`: None (PYTHON= or the first), a version, a path, or "all"."""
     wish = wish or os.environ.get("PYTHON")
     if wish and wish != "all" and not wish.startswith("3."):
         answer = probe(shutil.which(wish) or wish)

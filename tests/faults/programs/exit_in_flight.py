@@ -161,7 +161,7 @@ async def callbacks() -> None:
 
 
 async def kernel() -> None:
-    if importlib.util.find_spec("ringloop._kernels") is None:
+    if not all(map(importlib.util.find_spec, ("ringloop._kernels", "numpy"))):
         return
     import numpy
     a = numpy.ones((1_500, 1_500), dtype=numpy.float32)
