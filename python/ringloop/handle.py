@@ -75,7 +75,7 @@ class SharedHandle(_native.HandleCore):
         """The producer's side of a handle whose share() gave these descriptors; they are
         duplicated. One process a lane, and both in one pid namespace (else the loop's side calls
         watch()). OSError says why it cannot: closed or ended (BrokenPipeError), a lane that
-        another process has (EBUSY), no handle at all."""
+        another process has, or had until a moment ago (EBUSY), no handle at all."""
         memory, wake, alive = descriptors
         own: list[int] = []
         try:

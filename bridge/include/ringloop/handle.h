@@ -315,7 +315,7 @@ static inline int ringloop_handle_take_lane(ringloop_handle* handle) {
  *   -EPERM     memory_fd is not sealed memory: it could shrink below this process
  *   -EPROTO, -EPROTONOSUPPORT   it is no handle; one of another version of this header
  *   -EINVAL    the handle has no such lane
- *   -EBUSY     another process has that lane
+ *   -EBUSY     another process has that lane, or has died and the loop has yet to notice: again
  *   -EPIPE     the handle was closed or its process has ended */
 static inline int ringloop_handle_attach(ringloop_handle* handle, int memory_fd, int wake_fd,
                                          int alive_fd, unsigned lane) {
@@ -324,6 +324,7 @@ static inline int ringloop_handle_attach(ringloop_handle* handle, int memory_fd,
     void* memory;
     uint32_t lanes, slots;
     int error = ringloop_handle_check_memory(memory_fd, &facts);
+    memset(handle, 0, sizeof *handle);
     if (error < 0) return error;
     if (alive_fd < 0) return -EBADF;
     memory = mmap(NULL, (size_t)facts.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, 0);

@@ -230,7 +230,9 @@ const char* attach_text(int error) noexcept {
         case EINVAL:
             return "the SharedHandle has no such lane";
         case EBUSY:
-            return "another process has that lane: attach to one of your own";
+            return "another process has that lane (or its end has yet to be noticed): attach to "
+                   "one "
+                   "of your own";
         case EPIPE:
             return "the SharedHandle was closed, or its process has ended";
         default:

@@ -2,6 +2,7 @@
 // shared_handle.hpp.
 #include "shared_handle.hpp"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <climits>
 #include <new>
+#include <utility>
 
 #include "handle_sources.hpp"
 #include "ringloop/bridge/python/errors.hpp"
@@ -41,6 +43,15 @@ int open_pidfd(std::uint32_t pid) noexcept {
     if (pid > INT_MAX) return -ESRCH;
     const long fd = ::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0U);
     return fd < 0 ? -errno : static_cast<int>(fd);
+}
+
+bool has_ended(std::uint32_t pid) noexcept {
+    const int pidfd = open_pidfd(pid);
+    if (pidfd < 0) return pidfd == -ESRCH;
+    pollfd process{pidfd, POLLIN, 0};
+    const bool ended = ::poll(&process, 1, 0) > 0;
+    ::close(pidfd);
+    return ended;
 }
 
 // Starts `work` on the running loop; null with an exception set.
@@ -183,20 +194,20 @@ void shared_handle::turn() noexcept {
 
 // ---- producers that are processes
 
+// Starting and stopping a watch may run a guest's turn, and with it this function again.
 void shared_handle::look_at_owners() noexcept {
     for (unsigned lane = 0; lane < view_.lanes; ++lane) {
         producer& known = producers_[lane];
         const std::uint64_t now = consumer_->owner(lane);
         if (now == known.owner) continue;
+        const std::uint64_t before = std::exchange(known.owner, now);
         const std::uint32_t pid = process_of(now);
-        const bool first =
-            process_of(known.owner) == 0 && count_of(now) == count_of(known.owner) + 1;
-        if (pid == 0 || !first) end_lane(lane, process_of(known.owner));
-        known.owner = now;
-        known.gone = pid == 0;
-        if (known.asked && pid != 0) continue;
-        leave_watch(known);
-        if (pid != 0 && pid != own_process() && begin_watch(lane, pid) < 0)
+        const bool first = process_of(before) == 0 && count_of(now) == count_of(before) + 1;
+        if (pid == 0 || !first) end_lane(lane, process_of(before));
+        stop(std::exchange(known.watch, ref()));
+        if (known.asked_pid == process_of(before)) stop(std::exchange(known.asked, ref()));
+        known.gone = pid == 0 && !known.asked;
+        if (pid != 0 && pid != own_process() && begin_watch(lane, pid, known.watch) < 0)
             report_unwatched(lane, pid);
     }
 }
@@ -215,8 +226,13 @@ void shared_handle::end_lane(unsigned lane, std::uint32_t pid) noexcept {
 
 void shared_handle::process_ended(unsigned lane, std::uint32_t pid) noexcept {
     producer& known = producers_[lane];
+    stop(std::exchange(known.watch, ref()));
+    // It may have attached, and died, since the lane was last looked at.
+    const std::uint64_t now = consumer_->owner(lane);
+    if ((process_of(now) == pid || now == known.owner) && consumer_->drop_owner(lane, now))
+        known.owner = now >> 32 << 32;
     end_lane(lane, pid);
-    if (consumer_->drop_owner(lane, known.owner)) known.owner = known.owner >> 32 << 32;
+    known.gone = !known.asked;
     ringloop_handle_tell_version(&view_);  // another may have come
 }
 
@@ -224,17 +240,23 @@ int shared_handle::watch(unsigned lane, long pid) noexcept {
     if (!usable()) return -1;
     look_at_owners();
     producer& of = producers_[lane];
-    leave_watch(of);
-    of.asked = true;
+    // The end of those before may not have been told yet; it must not end what is submitted next.
+    if (const std::uint32_t before = process_of(of.owner); before != 0 && has_ended(before))
+        process_ended(lane, before);
+    const ref asked = std::exchange(of.asked, ref());
+    stop(asked);
+    if (asked && has_ended(of.asked_pid)) process_ended(lane, of.asked_pid);
+    of.asked_pid = static_cast<std::uint32_t>(pid);
     of.gone = false;
-    return begin_watch(lane, static_cast<std::uint32_t>(pid));
+    return begin_watch(lane, of.asked_pid, of.asked);
 }
 
 // 0, or -1 with an exception set.
-int shared_handle::begin_watch(unsigned lane, std::uint32_t pid) noexcept {
+int shared_handle::begin_watch(unsigned lane, std::uint32_t pid, ref& watch) noexcept {
     const int pidfd = open_pidfd(pid);
     if (pidfd == -ESRCH) {
-        process_ended(lane, pid);
+        // Not if watch() named the process: the lane's number may be of another pid namespace.
+        if (!producers_[lane].asked) process_ended(lane, pid);
         return 0;
     }
     if (pidfd < 0) {
@@ -245,24 +267,17 @@ int shared_handle::begin_watch(unsigned lane, std::uint32_t pid) noexcept {
     if (work == nullptr) close_descriptor(pidfd);
     ref made = ref::steal(new_awaitable(std::unique_ptr<source>(work)));
     if (!made) return -1;
-    // A process that has ended already ends the watch within its start.
-    auto* watching = reinterpret_cast<awaitable*>(made.get());
-    producers_[lane].watch = ref::share(made.get());
-    if (watching->start() == 0) return 0;
-    producers_[lane].watch = ref();
+    watch = ref::share(made.get());
+    // A process that has ended already may end the watch within its start.
+    if (reinterpret_cast<awaitable*>(made.get())->start() == 0) return 0;
+    watch = ref();
     return -1;
-}
-
-void shared_handle::leave_watch(producer& of) noexcept {
-    of.asked = false;
-    stop(std::exchange(of.watch, ref()));
 }
 
 void shared_handle::watch_over(unsigned lane, const awaitable& watch) noexcept {
     producer& of = producers_[lane];
-    if (of.watch.get() != &watch.ob_base) return;
-    of.watch = ref();
-    of.asked = false;
+    if (of.watch.get() == &watch.ob_base) of.watch = ref();
+    if (of.asked.get() == &watch.ob_base) of.asked = ref();
 }
 
 void shared_handle::report_unwatched(unsigned lane, std::uint32_t pid) noexcept {
@@ -299,7 +314,8 @@ void shared_handle::ended(token_end how, int error) noexcept {
     closed_ = true;
     consumer_->close();
     for (unsigned lane = 0; lane < view_.lanes; ++lane) {
-        leave_watch(producers_[lane]);
+        stop(std::exchange(producers_[lane].watch, ref()));
+        stop(std::exchange(producers_[lane].asked, ref()));
         consumer_->end_lane(lane, [how, error](void* owner) {
             source_of(owner).end(how, static_cast<std::uint32_t>(error));
         });

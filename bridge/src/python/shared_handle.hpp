@@ -64,10 +64,11 @@ class shared_handle {
 
   private:
     struct producer {
-        std::uint64_t owner = 0;  // as the lane last said
-        ref watch;                // the awaitable of its process's end
-        bool asked = false;       // by watch()
-        bool gone = false;        // there was one
+        std::uint64_t owner = 0;      // as the lane last said
+        ref watch;                    // the awaitable of its process's end
+        std::uint32_t asked_pid = 0;  // the process that watch() named
+        ref asked;                    // the awaitable of that one's end
+        bool gone = false;            // there was one, and no other is expected
     };
     shared_handle() noexcept = default;
     ~shared_handle();
@@ -75,8 +76,7 @@ class shared_handle {
     [[nodiscard]] bool may_submit(unsigned lane) noexcept;
     void look_at_owners() noexcept;
     void end_lane(unsigned lane, std::uint32_t pid) noexcept;
-    [[nodiscard]] int begin_watch(unsigned lane, std::uint32_t pid) noexcept;
-    void leave_watch(producer& of) noexcept;
+    [[nodiscard]] int begin_watch(unsigned lane, std::uint32_t pid, ref& watch) noexcept;
     void report_unwatched(unsigned lane, std::uint32_t pid) noexcept;
 
     ringloop_handle view_ = {};
