@@ -482,6 +482,18 @@ def test_what_is_never_awaited_is_told(on_host: Run) -> None:
     on_host(main())
 
 
+def test_in_debug_mode_the_warning_says_where_it_was_made(on_host: Run) -> None:
+    async def main() -> None:
+        with pytest.warns(RuntimeWarning, match="never awaited") as caught:
+            calls.wait(1, "for nothing")
+        text = str(caught[0].message)
+        assert "created at (most recent call last)" in text
+        assert text.rstrip().splitlines()[-1].endswith("in main")
+        assert __file__ in text
+
+    on_host(main(), debug=True)
+
+
 def test_several_loops_in_several_threads(on_host: Run) -> None:
     failures: list[BaseException] = []
 

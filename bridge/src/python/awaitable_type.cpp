@@ -67,16 +67,23 @@ int clear(PyObject* object) {
     Py_CLEAR(self.context);
     Py_CLEAR(self.callbacks);
     Py_CLEAR(self.message);
+    Py_CLEAR(self.site);
     // The outcome stays: a value may still have to go back to its source.
     return 0;
 }
 
 // Work that nobody began: a warning, as for a coroutine.
-void warn_never_awaited(PyObject* object, const char* name) {
+void warn_never_awaited(PyObject* object, const awaitable& self) {
     ref saved = take_exception();
-    if (PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "ringloop.Awaitable '%s' was never awaited",
-                         name) < 0)
-        PyErr_WriteUnraisable(object);
+    const int told =
+        self.site == nullptr
+            ? PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "ringloop.Awaitable '%s' was never awaited",
+                               self.work->name())
+            : PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
+                               "ringloop.Awaitable '%s' was never awaited\n"
+                               "Awaitable created at (most recent call last)\n%U",
+                               self.work->name(), self.site);
+    if (told < 0) PyErr_WriteUnraisable(object);
     if (saved) restore_exception(std::move(saved));
 }
 
@@ -90,7 +97,7 @@ void finalize(PyObject* object) {
     awaitable& self = self_of(object);
     if (!has_last_words(self)) return;
     if (self.now == awaitable::state::idle) {
-        warn_never_awaited(object, self.work->name());
+        warn_never_awaited(object, self);
         return;
     }
     ref saved = take_exception();
@@ -460,6 +467,7 @@ PyObject* new_awaitable(std::unique_ptr<source> work) noexcept {
     awaitable* made = allocate();
     if (made == nullptr) return nullptr;
     made->work = work.release();
+    if (made->work->warns()) made->site = creation_site();
     return made->object();
 }
 

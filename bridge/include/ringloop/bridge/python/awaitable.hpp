@@ -82,6 +82,7 @@ struct awaitable {
     PyObject* callbacks;  // list of (callback, context), or null
     PyObject* outcome;    // the value or the exception
     PyObject* message;    // cancel(msg=…)
+    PyObject* site;       // where it was made, in debug mode: lines of a traceback
     PyObject* weak_references;
     awaitable* previous;  // the host's list of pending ones
     awaitable* next;
