@@ -15,8 +15,8 @@ WAYS = {"end": 0, "exit": 3, "raise": 1, "os-exit": 4, "callback-exit": 5, "time
         "thread-exit": 7, "handler-exit": 8, "terminate": -15, "interrupt": -2,
         "run-interrupt": -2, "stop": 0, "daemon": 0, "daemon-exit": 9, "closed": 0}
 STATES = ("idle", "receive", "send", "connect", "datagrams", "files", "sendfile", "pipes", "child",
-          "handshake", "executor", "timers", "callbacks", "kernel", "bridge", "send,handshake,child",
-          "all")
+          "handshake", "executor", "timers", "callbacks", "kernel", "bridge",
+          "send,handshake,child", "all")
 RUNS = 500 if os.environ.get("RINGLOOP_TEST_ALL") == "1" else 120
 LIMIT_S = 2.0 * limits.SLOWDOWN
 TROUBLE = ("Fatal", "Segmentation", "Assertion", "AddressSanitizer", "terminate called",

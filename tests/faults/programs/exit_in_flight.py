@@ -174,7 +174,7 @@ async def kernel() -> None:
 
 
 async def bridge() -> None:
-    """Coroutines of an extension module: waiting, awaiting Python, in a generator, and never begun."""
+    """Coroutines of an extension module: waiting, awaiting Python, and in a generator."""
     folder = Path(ringloop._native.__file__).absolute().parents[2] / "extensions"
     if not folder.is_dir():
         return
