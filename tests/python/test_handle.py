@@ -42,7 +42,7 @@ static void* complete_all(void* context) {  /* on a thread that knows no Python 
     free(work);
     return NULL;
 }
-static PyObject* run(PyObject* self, PyObject* args) {  /* run(capsule, tokens): one thread */
+static PyObject* run(PyObject* self, PyObject* args) {  /* run(capsule, tokens): a thread to join */
     PyObject *capsule, *tokens;
     pthread_t thread;
     struct work* work;
@@ -56,7 +56,15 @@ static PyObject* run(PyObject* self, PyObject* args) {  /* run(capsule, tokens):
     for (i = 0; i < work->count; ++i)
         work->tokens[i] = PyLong_AsUnsignedLongLong(PyList_GetItem(tokens, i));
     pthread_create(&thread, NULL, complete_all, work);
-    pthread_detach(thread);
+    return PyLong_FromUnsignedLong((unsigned long)thread);
+}
+static PyObject* join(PyObject* self, PyObject* thread) {  /* before the capsule is given up */
+    const pthread_t which = (pthread_t)PyLong_AsUnsignedLong(thread);
+    Py_BEGIN_ALLOW_THREADS pthread_join(which, NULL);
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+static PyObject* leave(PyObject* self, PyObject* thread) {  /* instead: it ends whenever */
+    pthread_detach((pthread_t)PyLong_AsUnsignedLong(thread));
     Py_RETURN_NONE;
 }
 static PyObject* put(PyObject* self, PyObject* args) {  /* put(capsule, token, kind): result */
@@ -81,6 +89,7 @@ static PyObject* put(PyObject* self, PyObject* args) {  /* put(capsule, token, k
     return PyLong_FromLong(result);
 }
 static PyMethodDef methods[] = {{"run", run, METH_VARARGS, NULL}, {"put", put, METH_VARARGS, NULL},
+                                {"join", join, METH_O, NULL}, {"leave", leave, METH_O, NULL},
                                 {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "producer", NULL, -1, methods};
 PyMODINIT_FUNC PyInit_producer(void) { return PyModule_Create(&definition); }
@@ -182,13 +191,14 @@ def test_an_extension_completes_awaits_from_its_threads_in_their_order(
 ) -> None:
     async def main() -> None:
         with ringloop.SharedHandle(lanes=4, slots=512) as handle:
+            capsule, threads = handle.capsule, []
             arrived: list[list[int]] = [[], [], [], []]
             pairs = [[handle.submit(lane) for _ in range(512)] for lane in range(4)]
             for lane, some in enumerate(pairs):
                 for _, each in some:
                     each.add_done_callback(
                         lambda done, seen=arrived[lane]: seen.append(done.result()))
-                extension.run(handle.capsule, [token for token, _ in some])
+                threads.append(extension.run(capsule, [token for token, _ in some]))
             for some in pairs:
                 await some[-1][1]
             await asyncio.sleep(0)          # an await that is done runs before the callbacks
@@ -197,6 +207,8 @@ def test_an_extension_completes_awaits_from_its_threads_in_their_order(
             assert counted["completions"] == 2048
             assert (counted["strays"], counted["abandoned"], counted["reserved"]) == (0, 0, 0)
             assert counted["wakes"] <= counted["sleeps"]
+            for thread in threads:
+                extension.join(thread)
 
     on_host(main())
 
@@ -207,8 +219,10 @@ def test_thousands_of_completions_take_few_wake_ups(extension: Any, on_host: Run
             pairs = [handle.submit() for _ in range(8192)]
             for _, each in pairs:
                 each.add_done_callback(lambda _: None)
-            extension.run(handle.capsule, [token for token, _ in pairs])
+            capsule = handle.capsule
+            thread = extension.run(capsule, [token for token, _ in pairs])
             assert await pairs[-1][1] == 8191
+            extension.join(thread)
             assert handle.counters()["wakes"] <= 8192 / 8
 
     on_host(main())
@@ -420,7 +434,7 @@ async def main():
     pairs = [handle.submit() for _ in range(65536)]
     for _, result in pairs: result.add_done_callback(id)
     sys.kept = handle, handle.capsule   # as who has the thread keeps it, until it all ends
-    producer.run(sys.kept[1], [token for token, _ in pairs])
+    producer.leave(producer.run(sys.kept[1], [token for token, _ in pairs]))
 ringloop.run(main())
 """
 

@@ -228,7 +228,7 @@ def part_tsan(context: Context) -> list[Tally]:
 # Where threads meet in the package: posts from other threads, several loops, guests, kernels.
 _TSAN_MODULES = ("python/test_loop_calls.py", "python/test_c_table.py", "python/test_guest.py",
                  "python/test_kernels.py", "python/test_batched.py", "python/test_coalesce.py",
-                 "faults/test_threads.py")
+                 "python/test_fd_handover.py", "python/test_handle.py", "faults/test_threads.py")
 
 
 def _tsan_python(context: Context) -> list[Tally]:
