@@ -23,37 +23,18 @@ namespace ringloop::py {
 
 namespace detail {
 
-// The wait for one asyncio future. Shared by the frame that waits and the callback that Python
-// holds: whichever goes last frees it.
-struct future_wait : std::enable_shared_from_this<future_wait> {
-    std::coroutine_handle<> waiting;
-    task_base* source = nullptr;
+// The wait for one asyncio future. Shared by the frame that waits, the callback that Python holds
+// and a cancel on its way: whichever goes last frees it.
+struct future_wait : posted, std::enable_shared_from_this<future_wait> {
+    future_wait(task_base& source_of_await, ref awaited) noexcept
+        : posted(&future_wait::cancel_now), source(source_of_await), future(std::move(awaited)) {}
+
+    task_base& source;
     ref future;
+    std::coroutine_handle<> waiting;
     bool done = false;
     bool abandoned = false;  // its loop is closing: nobody would run the task to its end
 
-    static constexpr const char* capsule_name = "ringloop.py.future_wait";
-    static PyObject* on_done(PyObject* capsule, PyObject* /*future*/) {
-        auto* self =
-            static_cast<std::shared_ptr<future_wait>*>(PyCapsule_GetPointer(capsule, capsule_name));
-        if (self == nullptr) return nullptr;
-        const std::shared_ptr<future_wait> keep = *self;
-        keep->done = true;
-        if (keep->waiting) {
-            bridge::loop_host& host = keep->source->host();
-            keep->resume();
-            host.submitted();
-        }
-        Py_RETURN_NONE;
-    }
-    void resume() noexcept {
-        const scheduler::entry inside(source->host().native());
-        ringloop::detail::resume(std::exchange(waiting, nullptr));
-    }
-    static void drop(PyObject* capsule) {
-        delete static_cast<std::shared_ptr<future_wait>*>(
-            PyCapsule_GetPointer(capsule, capsule_name));
-    }
     // Registers the callback. Throws error.
     void attach() {
         static PyMethodDef definition = {"future_wait", &future_wait::on_done, METH_O, nullptr};
@@ -67,49 +48,73 @@ struct future_wait : std::enable_shared_from_this<future_wait> {
                                     : ref();
         if (!answer) throw error::take();
     }
+    // A stop may come without the GIL: the future is cancelled in the host phase. Once.
+    void cancel_later() noexcept {
+        on_its_way_ = shared_from_this();
+        source.host().native().post_host(*this);
+    }
+
+  private:
+    static constexpr const char* capsule_name = "ringloop.py.future_wait";
+
+    static PyObject* on_done(PyObject* capsule, PyObject* /*future*/) {
+        auto* self =
+            static_cast<std::shared_ptr<future_wait>*>(PyCapsule_GetPointer(capsule, capsule_name));
+        if (self == nullptr) return nullptr;
+        const std::shared_ptr<future_wait> keep = *self;
+        keep->done = true;
+        if (keep->waiting) {
+            bridge::loop_host& host = keep->source.host();
+            keep->resume();
+            host.submitted();
+        }
+        Py_RETURN_NONE;
+    }
+    static void drop(PyObject* capsule) {
+        delete static_cast<std::shared_ptr<future_wait>*>(
+            PyCapsule_GetPointer(capsule, capsule_name));
+    }
+    static void cancel_now(posted& node) noexcept {
+        const std::shared_ptr<future_wait> self =
+            std::move(static_cast<future_wait&>(node).on_its_way_);
+        if (self->done) return;
+        const ref answer = ref::steal(PyObject_CallMethod(self->future.get(), "cancel", nullptr));
+        if (!answer) PyErr_WriteUnraisable(self->future.get());
+        if (!self->waiting || !self->source.host().ended()) return;
+        self->abandoned = true;
+        self->resume();
+    }
+    // The source may be gone afterwards.
+    void resume() noexcept {
+        const scheduler::entry inside(source.host().native());
+        ringloop::detail::resume(std::exchange(waiting, nullptr));
+    }
+    std::shared_ptr<future_wait> on_its_way_;
 };
 
 // Waits until the future is done; a stop cancels it.
 class future_await : private stop_waiter {
   public:
-    explicit future_await(std::shared_ptr<future_wait> wait) noexcept
-        : stop_waiter(&future_await::stop), wait_(std::move(wait)) {}
-    [[nodiscard]] bool await_ready() const noexcept { return wait_->done; }
+    explicit future_await(future_wait& wait) noexcept
+        : stop_waiter(&future_await::stop), wait_(wait) {}
+    [[nodiscard]] bool await_ready() const noexcept { return wait_.done; }
     template <class Promise>
     void await_suspend(std::coroutine_handle<Promise> handle) noexcept {
-        wait_->waiting = handle;
+        wait_.waiting = handle;
         stop_scope* scope = ringloop::detail::scope_of(handle);
         if (scope == nullptr) return;
         if (scope->stop_requested())
-            stop(*this);
+            wait_.cancel_later();
         else
             scope->add(*this);
     }
     void await_resume() noexcept { unlink(); }
 
   private:
-    // A stop may come without the GIL: the cancel is made in the host phase.
-    struct cancel_later : posted {
-        explicit cancel_later(std::shared_ptr<future_wait> to_cancel) noexcept
-            : posted([](posted& node) noexcept {
-                  const std::unique_ptr<cancel_later> self(static_cast<cancel_later*>(&node));
-                  if (self->wait->done) return;
-                  const ref answer =
-                      ref::steal(PyObject_CallMethod(self->wait->future.get(), "cancel", nullptr));
-                  if (!answer) PyErr_WriteUnraisable(self->wait->future.get());
-                  if (!self->wait->source->host().ended() || !self->wait->waiting) return;
-                  self->wait->abandoned = true;
-                  self->wait->resume();
-              }),
-              wait(std::move(to_cancel)) {}
-        std::shared_ptr<future_wait> wait;
-    };
     static void stop(stop_waiter& waiter) noexcept {
-        auto& self = static_cast<future_await&>(waiter);
-        auto* later = new (std::nothrow) cancel_later(self.wait_);
-        if (later != nullptr) self.wait_->source->host().native().post_host(*later);
+        static_cast<future_await&>(waiter).wait_.cancel_later();
     }
-    std::shared_ptr<future_wait> wait_;
+    future_wait& wait_;
 };
 
 [[nodiscard]] inline ref as_future(PyObject* object, task_base& source) {
@@ -161,11 +166,10 @@ class future_await : private stop_waiter {
     if (scope != nullptr && scope->stop_requested()) throw operation_cancelled();
     co_await hold_gil();
     detail::task_base& source = detail::needed(co_await detail::find_source());
-    const auto wait = std::make_shared<detail::future_wait>();
-    wait->source = &source;
-    wait->future = detail::as_future(object.get(), source);
+    const auto wait =
+        std::make_shared<detail::future_wait>(source, detail::as_future(object.get(), source));
     wait->attach();
-    co_await detail::future_await(wait);
+    co_await detail::future_await(*wait);
     if (wait->abandoned) throw operation_cancelled();
     co_return detail::outcome_of(wait->future.get());
 }
