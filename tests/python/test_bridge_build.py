@@ -5,19 +5,23 @@ import asyncio
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pybind11
 import pytest
 import ringloop
 from harness.commands import BUILD_LIMIT_S
+from harness.compiled import python_headers
 from harness.extensions import load
 from harness.loops import Run
 
 pytestmark = pytest.mark.time_limit(BUILD_LIMIT_S)
-COMPILER = (os.environ.get("CXX", "g++"), "-std=c++20", "-fPIC", "-I", ringloop.get_include(),
-            "-isystem", pybind11.get_include(), "-isystem", sysconfig.get_path("include"))
+
+
+def compiler() -> tuple[str, ...]:
+    return (os.environ.get("CXX", "g++"), "-std=c++20", "-fPIC", "-I", ringloop.get_include(),
+            "-isystem", pybind11.get_include(), "-isystem", python_headers())
+
 
 REFUSED = {
     "rl::task<void> f(const std::string& text)": "parameter by reference",
@@ -49,7 +53,7 @@ def test_what_could_dangle_does_not_compile(tmp_path: Path) -> None:
         expected[len(lines)] = reason
     source = tmp_path / "refused.cpp"
     source.write_text("\n".join(lines) + "\n")
-    done = subprocess.run([*COMPILER, "-fsyntax-only", "-fmax-errors=0", str(source)],
+    done = subprocess.run([*compiler(), "-fsyntax-only", "-fmax-errors=0", str(source)],
                           capture_output=True, text=True, check=False)
     assert done.returncode != 0
     for line, reason in expected.items():
@@ -72,7 +76,7 @@ PyMODINIT_FUNC PyInit_asks() {{
 }}
 """)
     module = tmp_path / "asks.so"
-    subprocess.run([*COMPILER, "-shared", str(source), "-o", str(module)], check=True)
+    subprocess.run([*compiler(), "-shared", str(source), "-o", str(module)], check=True)
 
 
 IMPORT = "import asks"

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Callable
 
+import ahead
 import conformance
 import machine
 import project
@@ -319,11 +320,17 @@ def test(context: Context, names: list[str]) -> int:
     if context.all:
         os.environ["RINGLOOP_TEST_ALL"] = "1"
     tallies = []
-    for name, (function, default) in PARTS.items():
-        if name not in names and (names or not (default or context.all)):
-            continue
+    chosen = [name for name, (_, default) in PARTS.items()
+              if name in names or (not names and (default or context.all))]
+    early: ahead.BuildAhead | None = None
+    for name in chosen:
+        function = PARTS[name][0]
         say(f"part {name}")
         begin = time.monotonic()
+        if name == "python" and "asan" in chosen:
+            early = ahead.BuildAhead("asan", context.interpreters[0])
+        if name == "asan" and early is not None:
+            early.finish()
         try:
             found = function(context)
         except (Problem, subprocess.CalledProcessError) as error:

@@ -41,6 +41,14 @@ def _compile(source: str, suffix: str, arguments: list[str]) -> Path:
     return built
 
 
+def python_headers() -> str:
+    """Their folder. Skips where this user, or this machine, has none."""
+    headers = sysconfig.get_paths()["include"]
+    if not os.access(Path(headers, "Python.h"), os.R_OK):
+        pytest.skip("this user cannot read Python's headers")
+    return headers
+
+
 @functools.cache
 def program(source: str, standard: str = "c99") -> Path:
     """A program of one file; it stays for the process's life."""
@@ -50,9 +58,7 @@ def program(source: str, standard: str = "c99") -> Path:
 @functools.cache
 def module(source: str, name: str) -> Any:
     """An extension module of one C file, loaded: once a process, since nobody unloads one."""
-    headers = sysconfig.get_paths()["include"]
-    if not os.access(Path(headers, "Python.h"), os.R_OK):
-        pytest.skip("this user cannot read Python's headers")
+    headers = python_headers()
     built = _compile(source, ".c", ["-shared", "-fPIC", f"-isystem{headers}"])
     path = built.rename(built.with_name(f"{name}.so"))
     spec = importlib.util.spec_from_file_location(name, path)
