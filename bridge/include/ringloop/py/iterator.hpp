@@ -88,7 +88,7 @@ class step_source final : public task_base {
         try {
             co_await generator_state<T>::step(self.state_).in(self.scope());
         } catch (...) {
-            if (!is_stop(std::current_exception())) self.set_failed();
+            if (!ringloop::detail::is_cancel(std::current_exception())) self.set_failed();
             self.failure_ = std::current_exception();
         }
     }

@@ -6,7 +6,7 @@
 //
 // Cancel: a stop request in the coroutine's scope; the await ends when the coroutine has. Then
 // CancelledError, unless the coroutine failed in another way, which is raised instead; a value is
-// dropped (kept() says otherwise: iterator.hpp).
+// dropped (but for a generator's: iterator.hpp).
 // Thread: the loop's. start(), result() and the destructor hold the GIL.
 #pragma once
 
@@ -27,6 +27,7 @@
 #include "ringloop/result.hpp"
 #include "ringloop/scheduler.hpp"
 #include "ringloop/task.hpp"
+#include "ringloop/task_group.hpp"
 
 namespace ringloop::py::detail {
 
@@ -169,16 +170,6 @@ inline void task_base::collect() noexcept {
     }
 }
 
-[[nodiscard]] inline bool is_stop(const std::exception_ptr& failure) noexcept {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const operation_cancelled&) {
-        return true;
-    } catch (...) {
-        return false;
-    }
-}
-
 // Function: what makes the task, called with Arguments at the first await. Convert::value(T&&)
 // gives a new reference, or null with an exception set; Convert::raise(exception_ptr) sets one.
 template <class Convert, class Function, class... Arguments>
@@ -245,7 +236,7 @@ class task_source final : public task_base {
             else
                 self.outcome_.set_value(co_await std::move(work).in(self.scope()));
         } catch (...) {
-            if (!is_stop(std::current_exception())) self.set_failed();
+            if (!ringloop::detail::is_cancel(std::current_exception())) self.set_failed();
             self.outcome_.set_error(std::current_exception());
         }
     }
