@@ -6,8 +6,6 @@
 //
 // Consumer on core 0, producers on core 1 (where there are two).
 #include <poll.h>
-#include <pthread.h>
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -20,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "pin.hpp"
 #include "ringloop/bridge/core/handle_consumer.hpp"
 
 namespace {
@@ -30,15 +29,6 @@ double seconds(clockid_t clock) {
     timespec t;
     clock_gettime(clock, &t);
     return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
-
-void pin(int core) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(core, &set);
-    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-    const sched_param priority{.sched_priority = 20};
-    pthread_setschedparam(pthread_self(), SCHED_FIFO, &priority);
 }
 
 // Tokens for one producer. The consumer tells of many at once.

@@ -5,8 +5,6 @@
 //  eventfd   a queue and one eventfd write each, to a thread in epoll_wait()
 //
 // Consumer on core 0, producer on core 1 (where there are two).
-#include <pthread.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -21,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "pin.hpp"
 #include "ringloop/scheduler.hpp"
 
 namespace {
@@ -29,15 +28,6 @@ std::int64_t now_ns() {
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
-}
-
-void pin(int core) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(core, &set);
-    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-    const sched_param priority{.sched_priority = 20};
-    pthread_setschedparam(pthread_self(), SCHED_FIFO, &priority);
 }
 
 struct completion_node : ringloop::posted {
