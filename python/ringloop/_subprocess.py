@@ -124,6 +124,7 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
         self._pipes: dict[int, Any] = {fd: None for fd, wish in streams if wish == subprocess.PIPE}
         self._unconnected: list[int] = sorted(self._pipes)
         self._finished = False
+        self._settled = False  # whether wait() may end
         self._connecting: Any = None
         self._pidfd = -1
         self._spawn(
@@ -213,21 +214,22 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
         self._returncode = returncode
         self._call(self._protocol.process_exited)
         self._try_finish()
-        self._wake_waiters(_TURNS_FOR_PIPES)
+        # Pipes that are still being connected get their turns from _announce(), if they come to it.
+        self._settle(_TURNS_FOR_PIPES if self._pending_calls is None else 0)
 
-    def _wake_waiters(self, turns: int) -> None:
-        if not self._exit_waiters:
+    def _settle(self, turns: int) -> None:
+        """Ends all wait()s after so many turns of the loop."""
+        if turns > 0 and not self._settled:
+            self._loop.call_soon(self._settle, turns - 1)
             return
-        if turns > 0 and self._pending_calls is None:
-            self._loop.call_soon(self._wake_waiters, turns - 1)
-            return
+        self._settled = True
         waiters, self._exit_waiters = self._exit_waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(self._returncode)
 
     async def _wait(self) -> int:
-        if self._returncode is None:
+        if not self._settled:
             waiter = self._loop.create_future()
             self._exit_waiters.append(waiter)
             await waiter
@@ -312,6 +314,9 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
         calls, self._pending_calls = self._pending_calls, None
         for callback, arguments in calls:
             self._loop.call_soon(callback, *arguments)
+        if self._returncode is not None:  # it was quicker than its pipes
+            self._settled = False
+            self._settle(_TURNS_FOR_PIPES)
 
     def _close_unconnected(self) -> None:
         pipes = (self._proc.stdin, self._proc.stdout, self._proc.stderr)
@@ -331,7 +336,7 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
         try:
             self._protocol.connection_lost(exc)
         finally:
-            self._wake_waiters(0)
+            self._settle(0)
             self._loop = self._proc = self._protocol = None
 
     def close(self) -> None:

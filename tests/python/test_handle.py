@@ -426,6 +426,7 @@ async def test_an_eventfd_that_was_closed_behind_its_back_ends_its_awaits() -> N
 
 AT_EXIT = """
 import asyncio, importlib.util, ringloop, sys
+asyncio.base_events.logger.disabled = True     # 65,536 calls may be slow, in debug mode
 spec = importlib.util.spec_from_file_location("producer", sys.argv[1])
 producer = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(producer)

@@ -609,11 +609,16 @@ def test_a_child_outlives_its_loop_until_its_transport_is_closed(
     assert all("unclosed transport" in str(each.message) for each in said)
 
 
-def test_a_loop_that_is_closed_right_behind_wait_leaves_no_open_transport(run: Run) -> None:
+@pytest.mark.parametrize("begun", ["before the exit", "after the exit"])
+def test_a_loop_that_is_closed_right_behind_wait_leaves_no_open_transport(
+    run: Run, begun: str
+) -> None:
     """Used to, now and then: the pipes had not ended when wait() did."""
     async def main() -> int:
         process = await asyncio.create_subprocess_exec(
             "echo", "unread", stdin=PIPE, stdout=PIPE, stderr=PIPE)
+        while begun == "after the exit" and process.returncode is None:
+            await asyncio.sleep(0)
         return await process.wait()
 
     with warnings.catch_warnings():
