@@ -19,15 +19,20 @@ FRAME = RNG.integers(0, 256, (40, 30, 3), dtype=np.uint8)
 SQUARE = RNG.random((8, 8), dtype=np.float32)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def started_blas() -> None:
+    """OpenBLAS starts its threads anew at the first product after a fork, of a test before: here,
+    before the ledger looks."""
+    big = RNG.random((600, 600), dtype=np.float32)
+    sync.matmul(big, big)
+
+
 def multiplied(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Without numpy's BLAS, which starts threads anew after a fork."""
     product: np.ndarray = np.einsum("ij,jk->ik", a, b, optimize=False)
     return product
 
 
-# OpenBLAS starts its threads anew at the first product after a fork of a test before. The awaited
-# products of test_kernels.py are looked at.
-@pytest.mark.no_ledger
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(1, 1, 1), (64, 64, 64), (300, 2, 500), (5, 700, 3)])
 def test_products_are_those_of_numpy(dtype: str, shape: tuple[int, int, int]) -> None:

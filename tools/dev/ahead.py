@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 from machine import Interpreter
 from output import ROOT, environment
@@ -25,6 +26,7 @@ class BuildAhead:
             [*idle, str(ROOT / "dev"), "build", preset], cwd=ROOT, stdin=subprocess.DEVNULL,
             stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True,
             env=environment(PYTHON=interpreter.path))
+        _weigh_little(self._process.pid)
         atexit.register(self._stop)
 
     def finish(self) -> None:
@@ -38,3 +40,11 @@ class BuildAhead:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGTERM)
             self._process.wait()
+
+
+def _weigh_little(pid: int) -> None:
+    """Where the kernel shares processors out by session, priorities count within one only."""
+    try:
+        Path(f"/proc/{pid}/autogroup").write_text("19")
+    except OSError:     # a kernel without it
+        return

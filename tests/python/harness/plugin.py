@@ -11,6 +11,7 @@ time (@pytest.mark.time_limit(seconds), default 60).
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
 from typing import Any, Iterator
@@ -37,6 +38,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
     pyfuncitem.funcargs["run"](pyfuncitem.obj(**arguments))
     return True
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests live as long as the process: the collector, which looks after each test,
+    leaves them out. It took a third of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
