@@ -15,8 +15,8 @@
 #include "ledger.hpp"
 #include "loop_object.hpp"
 #include "owners.hpp"
-#include "processors.hpp"
 #include "ringloop/bridge/python/errors.hpp"
+#include "ringloop/detail/processors.hpp"
 #include "sockets.hpp"
 
 namespace ringloop::python {
@@ -178,7 +178,7 @@ PyObject* configure(PyObject* self, PyObject* options) noexcept {
         bridge::raise_from(std::current_exception());
         return nullptr;
     }
-    loop->state.spin.allowed = has_several_processors();
+    loop->state.spin.allowed = ringloop::detail::has_several_processors();
     loop_look_at_time(loop);
     PyObject* clock = PyDict_GetItemString(options, "clock");
     if (clock != nullptr && clock != Py_None && loop_set_clock(loop, clock) < 0) return nullptr;

@@ -16,11 +16,11 @@
 #include <thread>
 #include <vector>
 
-#include "processors.hpp"
 #include "ringloop/bridge/python/api.hpp"
 #include "ringloop/bridge/python/awaitable.hpp"
 #include "ringloop/bridge/python/errors.hpp"
 #include "ringloop/bridge/python/operation_source.hpp"
+#include "ringloop/detail/processors.hpp"
 #include "ringloop/py/runtime.hpp"
 
 namespace ringloop::python {
@@ -79,7 +79,7 @@ class worker final : public bridge::executor {
   private:
     void serve() {
         pthread_setname_np(pthread_self(), "rl-worker");
-        const bool spins = has_several_processors();
+        const bool spins = ringloop::detail::has_several_processors();
         std::unique_lock lock(mutex_);
         for (;;) {
             if (queue_.empty() && spins) {

@@ -3,13 +3,20 @@
 
 #include <algorithm>
 #include <cassert>
+#include <chrono>
 #include <system_error>
 
+#include "ringloop/detail/processors.hpp"
 #include "ringloop/detail/signals_blocked.hpp"
 
 namespace ringloop {
 
-thread_pool::thread_pool(unsigned threads_max) : threads_max_(std::max(threads_max, 1U)) {
+namespace {
+constexpr std::chrono::microseconds look_time{20};
+}
+
+thread_pool::thread_pool(unsigned threads_max)
+    : threads_max_(std::max(threads_max, 1U)), may_look_(detail::has_several_processors()) {
     threads_.reserve(threads_max_);
 }
 
@@ -24,6 +31,7 @@ thread_pool::~thread_pool() {
 }
 
 void thread_pool::submit(item& work) {
+    bool wake = true;
     {
         const std::lock_guard lock(mutex_);
         if (idle_ <= queued_ && threads_.size() < threads_max_) {
@@ -38,20 +46,39 @@ void thread_pool::submit(item& work) {
         *last_ = &work;
         last_ = &work.next;
         ++queued_;
+        filled_.store(true, std::memory_order_relaxed);
+        wake = !looking_ || queued_ > 1;  // the first is for the one that looks
     }
-    wake_.notify_one();
+    if (wake) wake_.notify_one();
+}
+
+// Called, and returns, with the lock. What it sees is a hint: the lock decides who takes the work.
+void thread_pool::look_for_work(std::unique_lock<std::mutex>& lock) {
+    looking_ = true;
+    lock.unlock();
+    const auto end = std::chrono::steady_clock::now() + look_time;
+    while (!filled_.load(std::memory_order_relaxed) && std::chrono::steady_clock::now() < end) {
+    }
+    lock.lock();
+    looking_ = false;
+    policy_.looked(first_ != nullptr);
 }
 
 void thread_pool::work_loop() {
     std::unique_lock lock(mutex_);
     while (true) {
         ++idle_;
+        if (may_look_ && first_ == nullptr && !ending_ && !looking_ && policy_.due())
+            look_for_work(lock);
         wake_.wait(lock, [this] { return first_ != nullptr || ending_; });
         --idle_;
         item* work = first_;
         if (work == nullptr) return;
         first_ = work->next;
-        if (first_ == nullptr) last_ = &first_;
+        if (first_ == nullptr) {
+            last_ = &first_;
+            filled_.store(false, std::memory_order_relaxed);
+        }
         --queued_;
         lock.unlock();
         work->run(*work);

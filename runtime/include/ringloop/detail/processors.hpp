@@ -1,10 +1,10 @@
 // processors: whether looking at memory can pay. It cannot where the one that would write there
-// waits for the very processor that looks. Any thread, no GIL.
+// waits for the very processor that looks. Thread: any.
 #pragma once
 
 #include <sched.h>
 
-namespace ringloop::python {
+namespace ringloop::detail {
 
 // Whether the calling thread may run on more than one processor: its affinity (taskset, a
 // container's cpuset), not the machine.
@@ -15,4 +15,4 @@ inline bool has_several_processors() noexcept {
            CPU_COUNT(&processors) > 1;
 }
 
-}  // namespace ringloop::python
+}  // namespace ringloop::detail
