@@ -2,13 +2,13 @@
 // that will have it.
 //
 //     rl::py::outcome<std::string> look_up(std::string key) {
-//         if (const auto* known = cache.find(key)) return *known;      // an await of it costs no
-//         more return fetch(std::move(key));                                // than Python's own
-//         would
+//         if (const auto* known = cache.find(key)) return *known;
+//         return fetch(std::move(key));
 //     }
 //
-// The function itself is a plain one: it runs at the call, under the GIL, and its views and borrows
-// end with it. What it throws is raised by the call.
+// An await of a value costs no more than one of Python's own would. The function itself is a plain
+// one: it runs at the call, under the GIL, and its views and borrows end with it. What it throws is
+// raised by the call.
 // Thread: GIL.
 #pragma once
 

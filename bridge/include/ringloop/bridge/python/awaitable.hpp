@@ -6,12 +6,12 @@
 //
 // Rules
 //  1. It starts, and binds its loop, at the first await (send) or add_done_callback. Until then
-//  `_asyncio_future_blocking` is None, so asyncio takes it for a coroutine: ensure_future(),
-//  gather() and shield() wrap it in a Task.
+//     `_asyncio_future_blocking` is None, so asyncio takes it for a coroutine: ensure_future(),
+//     gather() and shield() wrap it in a Task.
 //  2. While pending it holds a reference to itself: Python may drop it at any time.
 //  3. After cancel() returned True it ends with CancelledError, when its source has ended and not
-//  before; with the source's error where it failed() on the way. What the source got all the same
-//  goes back to it: undelivered().
+//     before; with the source's error where it failed() on the way. What the source got all the
+//     same goes back to it: undelivered().
 //  4. It is awaited once; a second await raises RuntimeError. result() may be called again.
 //
 // Thread: the loop's, GIL held, for everything here.
