@@ -4,6 +4,7 @@
 //     static PyObject* to(T&& value);      new reference; throws
 //     static T from(PyObject* object);     throws
 //
+// own<T>: the same for types of ringloop's, which both tools treat alike.
 // bytes: a string of bytes, which the tools' own tables take for text.
 // Thread: GIL.
 #pragma once
@@ -19,6 +20,13 @@ namespace ringloop::py {
 
 template <class T>
 struct convert;
+template <>
+struct convert<ref> {
+    static PyObject* to(ref&& value) noexcept {
+        return value ? value.release() : Py_NewRef(Py_None);
+    }
+    static ref from(PyObject* object) noexcept { return ref::share(object); }
+};
 
 // Python's bytes, and as a parameter every object with a contiguous buffer (copied).
 struct bytes {
@@ -45,4 +53,36 @@ struct bytes {
     }
 };
 
+namespace detail {
+
+// What a binding tool's caster needs of a type of ours:
+//     static constexpr char name[];                    in signatures
+//     static bool read(PyObject* object, T& into);     false: another type, or an exception is set
+//     static PyObject* give(T value);                  new reference, or null with one set
+template <class T>
+struct own;
+template <>
+struct own<ref> {
+    static constexpr char name[] = "object";
+    static bool read(PyObject* object, ref& into) noexcept {
+        into = ref::share(object);
+        return true;
+    }
+    static PyObject* give(ref&& value) noexcept { return convert<ref>::to(std::move(value)); }
+};
+template <>
+struct own<bytes> {
+    static constexpr char name[] = "bytes";
+    static bool read(PyObject* object, bytes& into) {
+        return PyObject_CheckBuffer(object) != 0 && bytes::read(object, into);
+    }
+    static PyObject* give(const bytes& value) noexcept { return value.object(); }
+};
+
+template <class T>
+concept is_own = requires {
+    own<T>::name;
+};
+
+}  // namespace detail
 }  // namespace ringloop::py

@@ -86,4 +86,17 @@ class function {
     std::shared_ptr<const ref> callable_;
 };
 
+template <>
+struct detail::own<function> {
+    static constexpr char name[] = "collections.abc.Callable";
+    static bool read(PyObject* object, function& into) {
+        if (PyCallable_Check(object) == 0) return false;
+        into = function(ref::share(object));
+        return true;
+    }
+    static PyObject* give(const function& value) noexcept {
+        return Py_NewRef(value ? value.get() : Py_None);
+    }
+};
+
 }  // namespace ringloop::py

@@ -1,0 +1,261 @@
+// py::def: coroutines and generators exported to Python, one line each.
+//
+//     rl::task<std::string> fetch(std::string host, int port);
+//     PYBIND11_MODULE(demo, m) {                  // or NB_MODULE(demo, m)
+//         rl::py::def<&fetch>(m, "fetch");        // await demo.fetch("::1", 80)
+//     }
+//
+//     py::class_<client> c(m, "Client");
+//     rl::py::def<&client::get>(c, "get", py::arg("path"));       // a member: keeps self alive
+//     rl::py::def<&client::lines>(c, "lines");                    // a generator<T>: async for
+//     rl::py::def_context<&client::open, &client::close>(c);      // async with
+//
+// The call itself only converts the arguments: nothing runs before the await. Parameters that
+// could dangle do not compile (parameters.hpp). Names, defaults, docstrings and overloads are the
+// binding tool's, whose header (pybind11.hpp, nanobind.hpp) says what this one leaves open; it is
+// included by that one. gil as second template argument: export_info.hpp. Errors: error.hpp;
+// translators that were registered with the binding tool come first.
+//
+// Thread: module initialisation and calls with the GIL.
+#pragma once
+
+#include <Python.h>
+
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "ringloop/py/convert.hpp"
+#include "ringloop/py/function.hpp"
+#include "ringloop/py/iterator.hpp"
+#include "ringloop/py/parameters.hpp"
+#include "ringloop/py/task_source.hpp"
+
+namespace ringloop::py {
+namespace detail {
+
+// ---- what the binding tool's header defines, beside convert<T> and casters for the types below
+
+// Throws what the tool's calls turn into the Python exception that is set.
+[[noreturn]] inline void throw_raised();
+// Sets an exception where the tool, or its users' translators, know `failure`: false otherwise.
+[[nodiscard]] inline bool translate(const std::exception_ptr& failure) noexcept;
+// Of modules and classes: true for the tool's own.
+template <class Scope>
+struct is_scope;
+
+// ---- what a call gives back; its type shows in the docstring's signature
+
+template <class T>
+struct returned {
+    static constexpr char name[] = "ringloop.Awaitable[";
+    using value_type = T;
+    PyObject* object;
+};
+template <class T>
+struct iterated {
+    static constexpr char name[] = "collections.abc.AsyncIterator[";
+    using value_type = T;
+    PyObject* object;
+};
+template <class T>
+inline constexpr bool is_call_result = false;
+template <class T>
+inline constexpr bool is_call_result<returned<T>> = true;
+template <class T>
+inline constexpr bool is_call_result<iterated<T>> = true;
+
+// The object whose member is called: kept alive, and the C++ object in it.
+template <class Class>
+struct bound {
+    Class* self = nullptr;
+    ref object;
+};
+
+template <class T>
+struct by_binder {
+    template <class Value>
+    static PyObject* value(Value&& value) {
+        return convert<T>::to(std::forward<Value>(value));
+    }
+    static void raise(const std::exception_ptr& failure, const export_info& about) noexcept {
+        detail::raise(failure, about, &translate);
+    }
+};
+
+template <class T>
+struct is_task : std::false_type {};
+template <class T>
+struct is_task<task<T>> : std::true_type {};
+template <class T>
+struct is_generator : std::false_type {};
+template <class T>
+struct is_generator<generator<T>> : std::true_type {};
+
+inline PyObject* or_throw(PyObject* made) {
+    if (made == nullptr) throw_raised();
+    return made;
+}
+
+// One exported coroutine function: what a call of it does. `Self` is void for plain functions.
+template <class Made>
+struct exported {
+    using value_type = typename Made::value_type;
+    using converter = by_binder<value_type>;
+
+    template <class Function, class... Arguments>
+    static auto call(const export_info& about, ref self, Function function,
+                     Arguments&&... arguments) {
+        if constexpr (is_outcome<Made>) {
+            return returned<value_type>{or_throw(await_outcome<converter>(
+                about, function(std::forward<Arguments>(arguments)...), std::move(self)))};
+        } else if constexpr (is_generator<Made>::value) {
+            auto source = std::make_unique<generator_source<converter, value_type>>(
+                about, function(std::forward<Arguments>(arguments)...), std::move(self));
+            return iterated<value_type>{or_throw(runtime().new_iterator(source.release()))};
+        } else {
+            using source = task_source<converter, Function, std::decay_t<Arguments>...>;
+            auto* work = new (std::nothrow)
+                source(about, std::move(function), std::forward<Arguments>(arguments)...);
+            if (work != nullptr) work->keep(std::move(self));
+            return returned<value_type>{or_throw(runtime().new_awaitable(work))};
+        }
+    }
+};
+
+template <class Function>
+struct signature;
+template <class Made, class... Parameters>
+struct signature<Made (*)(Parameters...)> {
+    using made = Made;
+    using class_type = void;
+    static consteval void check() {
+        if constexpr (!is_outcome<Made>) refuse_what_dangles<Parameters...>();
+    }
+    template <auto Function>
+    static auto wrapper(const export_info* about) {
+        return [about](std::decay_t<Parameters>... given) {
+            return exported<Made>::call(
+                *about, ref(),
+                [](std::decay_t<Parameters>&&... values) { return Function(std::move(values)...); },
+                std::move(given)...);
+        };
+    }
+};
+template <class Made, class... Parameters>
+struct signature<Made (*)(Parameters...) noexcept> : signature<Made (*)(Parameters...)> {};
+template <class Made, class Class, class... Parameters>
+struct signature<Made (Class::*)(Parameters...)> {
+    using made = Made;
+    using class_type = Class;
+    static consteval void check() {
+        if constexpr (!is_outcome<Made>) refuse_what_dangles<Parameters...>();
+    }
+    template <auto Member>
+    static auto wrapper(const export_info* about) {
+        return [about](bound<Class> self, std::decay_t<Parameters>... given) {
+            Class* const object = self.self;
+            return exported<Made>::call(
+                *about, std::move(self.object),
+                [object](std::decay_t<Parameters>&&... values) {
+                    return (object->*Member)(std::move(values)...);
+                },
+                std::move(given)...);
+        };
+    }
+};
+template <class Made, class Class, class... Parameters>
+struct signature<Made (Class::*)(Parameters...) const> : signature<Made (Class::*)(Parameters...)> {
+};
+template <class Made, class Class, class... Parameters>
+struct signature<Made (Class::*)(Parameters...) noexcept>
+    : signature<Made (Class::*)(Parameters...)> {};
+template <class Made, class Class, class... Parameters>
+struct signature<Made (Class::*)(Parameters...) const noexcept>
+    : signature<Made (Class::*)(Parameters...)> {};
+// A lambda without captures; one with captures would be gone when its coroutine goes on.
+template <class Lambda>
+requires std::is_class_v<Lambda>
+struct signature<Lambda> : signature<decltype(+std::declval<Lambda>())> {
+};
+
+template <class Made>
+consteval void refuse_kind() {
+    static_assert(is_task<Made>::value || is_generator<Made>::value || is_outcome<Made>,
+                  "ringloop::py::def exports functions that return ringloop::task<T>, "
+                  "ringloop::generator<T> or ringloop::py::outcome<T>; plain functions are "
+                  "the binding tool's own def()");
+    refuse_result<typename Made::value_type>();
+}
+
+template <class Scope>
+consteval void refuse_scope() {
+    static_assert(is_scope<Scope>::value,
+                  "ringloop::py::def: this module or class is not of the binding tool that "
+                  "<ringloop/python.hpp> took: nanobind if <nanobind/nanobind.h> is included "
+                  "before it, otherwise pybind11");
+}
+
+[[nodiscard]] inline const export_info* new_export(const char* name, gil policy) {
+    if (import_runtime() < 0) throw_raised();
+    // As long as the process: awaitables may outlive their module.
+    auto* made = new export_info{(new std::string(name))->c_str(), policy};
+    runtime().add_export(*made);
+    return made;
+}
+
+}  // namespace detail
+
+template <auto Function, gil Policy = gil::hold, class Scope, class... Extra>
+Scope& def(Scope& scope, const char* name, const Extra&... extra) {
+    using found = detail::signature<std::decay_t<decltype(Function)>>;
+    detail::refuse_scope<Scope>();
+    found::check();
+    detail::refuse_kind<typename found::made>();
+    scope.def(name, found::template wrapper<Function>(detail::new_export(name, Policy)), extra...);
+    return scope;
+}
+
+namespace detail {
+
+template <auto Enter, class Class>
+task<ref> enter(Class* object, ref self) {
+    co_await (object->*Enter)();
+    co_return std::move(self);
+}
+
+}  // namespace detail
+
+// `async with`: __aenter__ awaits Enter and gives its value, or the object where that is void;
+// __aexit__ awaits Leave (task<void>) and lets exceptions through.
+template <auto Enter, auto Leave, class Scope>
+Scope& def_context(Scope& scope) {
+    using entering = detail::signature<std::decay_t<decltype(Enter)>>;
+    using leaving = detail::signature<std::decay_t<decltype(Leave)>>;
+    using value_type = typename entering::made::value_type;
+    using class_type = typename entering::class_type;
+    detail::refuse_scope<Scope>();
+    static_assert(std::is_void_v<typename leaving::made::value_type>,
+                  "ringloop::py::def_context: leaving returns task<void>");
+    const detail::export_info* about = detail::new_export("__aenter__", gil::hold);
+    if constexpr (std::is_void_v<value_type>) {
+        scope.def("__aenter__", [about](detail::bound<class_type> self) {
+            ref object = self.object.share();
+            return detail::exported<task<ref>>::call(
+                *about, std::move(self.object), &detail::enter<Enter, class_type>,
+                static_cast<class_type*>(self.self), std::move(object));
+        });
+    } else {
+        scope.def("__aenter__", entering::template wrapper<Enter>(about));
+    }
+    const detail::export_info* after = detail::new_export("__aexit__", gil::hold);
+    scope.def("__aexit__", [after](detail::bound<class_type> self, ref, ref, ref) {
+        return leaving::template wrapper<Leave>(after)(std::move(self));
+    });
+    return scope;
+}
+
+}  // namespace ringloop::py
