@@ -13,6 +13,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import nanobind
 import pybind11
 import pytest
 
@@ -81,11 +82,16 @@ def build_extension(name: str, page: str, folder: Path) -> None:
     source.write_text(text)
     package = Path(os.environ["RINGLOOP_BUILD"]) / "pkg" / "ringloop"
     python = sysconfig.get_path("include")
+    if "<nanobind/" in text:
+        binder, library = nanobind.include_dir(), [str(next(Path(
+            os.environ["RINGLOOP_BUILD"]).rglob("libnanobind_of_tests.a")))]
+    else:
+        binder, library = pybind11.get_include(), []
     sanitizers = ["-fsanitize=address,undefined"] if os.environ["RINGLOOP_PRESET"] == "asan" else []
     done = subprocess.run([os.environ.get("CXX", "g++"), "-std=c++20", "-O0", "-shared", "-fPIC",
                            "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", *sanitizers,
-                           f"-I{package}/include", "-isystem", pybind11.get_include(),
-                           "-isystem", python, str(source), f"-L{package}/lib",
+                           f"-I{package}/include", "-isystem", binder, "-isystem", python,
+                           str(source), *library, f"-L{package}/lib",
                            f"-l:{next(package.glob('lib/libringloop.so.*')).name}",
                            f"-Wl,-rpath,{package}/lib", "-o", str(folder / f"{name}.so")],
                           capture_output=True, text=True, check=False)

@@ -1,6 +1,6 @@
 """py::def: coroutines of an extension module, awaited from Python under every loop.
 
-The module is tests/python/extension/calls.cpp.
+The module is tests/python/extension/calls.hpp, once by pybind11 and once by nanobind.
 """
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import collections.abc
 import contextvars
 import gc
 import socket
+import sys
 import threading
 import weakref
 from typing import Any
@@ -18,7 +19,12 @@ import ringloop
 from harness.extensions import load
 from harness.loops import Run
 
-calls = load("bridge_calls")
+MODULES = ("bridge_calls", "bridge_calls_nanobind")
+
+
+@pytest.fixture(params=MODULES)
+def calls(request: pytest.FixtureRequest) -> Any:
+    return load(request.param)
 
 
 def listening() -> socket.socket:
@@ -26,7 +32,7 @@ def listening() -> socket.socket:
     return socket.create_server(("127.0.0.1", 0))
 
 
-def test_a_call_gives_an_awaitable_and_runs_nothing(on_host: Run) -> None:
+def test_a_call_gives_an_awaitable_and_runs_nothing(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         made = calls.fail("runtime", True)
         assert type(made) is ringloop.Awaitable and not made.done()
@@ -41,7 +47,7 @@ def test_a_call_gives_an_awaitable_and_runs_nothing(on_host: Run) -> None:
     on_host(main())
 
 
-def test_what_does_not_wait_costs_no_turn(on_host: Run) -> None:
+def test_what_does_not_wait_costs_no_turn(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         turned: list[int] = []
         asyncio.get_running_loop().call_soon(turned.append, 1)
@@ -52,7 +58,7 @@ def test_what_does_not_wait_costs_no_turn(on_host: Run) -> None:
     on_host(main())
 
 
-def test_bad_arguments_are_refused_at_the_call() -> None:
+def test_bad_arguments_are_refused_at_the_call(calls: Any) -> None:
     with pytest.raises(TypeError, match="incompatible function arguments"):
         calls.add("one")
     with pytest.raises(TypeError):
@@ -61,14 +67,45 @@ def test_bad_arguments_are_refused_at_the_call() -> None:
         calls.ask("127.0.0.1", 1, "text is no bytes")
 
 
-def test_signatures_show_in_docstrings() -> None:
+def test_none_is_an_object_like_others(calls: Any, on_host: Run) -> None:
+    async def main() -> None:
+        assert await calls.keep(None) is None
+        assert await calls.keep(object=None, delay_ms=0) is None
+        assert await calls.wait_for(calls.nothing()) is None
+
+    on_host(main())
+
+
+def test_values_are_cast_both_ways(calls: Any, on_host: Run) -> None:
+    async def main() -> None:
+        made = await calls.reflected(calls.Point(1, -2))
+        assert type(made) is calls.Point and (made.x, made.y) == (-1, 2)
+        total = await calls.moved([made, calls.Point(3, 4)], calls.reflected)
+        assert (total.x, total.y) == (-2, -6)
+        with pytest.raises((TypeError, RuntimeError), match="str"):
+            await calls.moved([made], lambda _: "no point")
+
+    on_host(main())
+
+
+def test_an_answer_may_be_there_at_the_call(calls: Any, on_host: Run) -> None:
+    async def main() -> None:
+        for known in (True, False):
+            assert await calls.perhaps("text", known) == "text"
+        with pytest.raises(ValueError, match="nothing given"):
+            calls.perhaps("", True)
+
+    on_host(main())
+
+
+def test_signatures_show_in_docstrings(calls: Any) -> None:
     assert "-> ringloop.Awaitable[int]" in calls.add.__doc__ and "Adds." in calls.add.__doc__
     assert "-> ringloop.Awaitable[None]" in calls.nothing.__doc__
     assert "-> collections.abc.AsyncIterator[int]" in calls.count.__doc__
     assert "collections.abc.Callable" in calls.sum.__doc__
 
 
-def test_everything_of_asyncio_takes_it(on_host: Run) -> None:
+def test_everything_of_asyncio_takes_it(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         assert await asyncio.gather(calls.wait(1, "a"), calls.add(1), calls.wait(2, "b")) \
             == ["a", 11, "b"]
@@ -86,7 +123,7 @@ def test_everything_of_asyncio_takes_it(on_host: Run) -> None:
     on_host(main())
 
 
-def test_sockets_of_the_loop_s_own_ring(on_host: Run) -> None:
+def test_sockets_of_the_loop_s_own_ring(calls: Any, on_host: Run) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write((await reader.read(100)).upper())
         await writer.drain()
@@ -108,7 +145,7 @@ def test_sockets_of_the_loop_s_own_ring(on_host: Run) -> None:
 # ---- cancellation
 
 
-def test_a_cancel_stops_the_coroutine_and_waits_for_it(on_host: Run) -> None:
+def test_a_cancel_stops_the_coroutine_and_waits_for_it(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         calls.cleaned_up()
         for delay in (0, 0.001):
@@ -123,7 +160,7 @@ def test_a_cancel_stops_the_coroutine_and_waits_for_it(on_host: Run) -> None:
     on_host(main())
 
 
-def test_a_cancelled_accept_of_silence_leaves_no_socket(on_host: Run) -> None:
+def test_a_cancelled_accept_of_silence_leaves_no_socket(calls: Any, on_host: Run) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
@@ -141,7 +178,7 @@ def test_a_cancelled_accept_of_silence_leaves_no_socket(on_host: Run) -> None:
     on_host(main())
 
 
-def test_an_error_on_the_way_out_is_not_hidden_by_the_cancel(on_host: Run) -> None:
+def test_an_error_on_the_way_out_is_not_hidden_by_the_cancel(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         task = asyncio.ensure_future(calls.clumsy())
         await asyncio.sleep(0)
@@ -152,7 +189,7 @@ def test_an_error_on_the_way_out_is_not_hidden_by_the_cancel(on_host: Run) -> No
     on_host(main())
 
 
-def test_a_shielded_section_runs_to_its_end(on_host: Run) -> None:
+def test_a_shielded_section_runs_to_its_end(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         calls.cleaned_up()
         task = asyncio.ensure_future(calls.stubborn(20))
@@ -165,7 +202,7 @@ def test_a_shielded_section_runs_to_its_end(on_host: Run) -> None:
     on_host(main())
 
 
-def test_many_cancels_leave_nothing(on_host: Run) -> None:
+def test_many_cancels_leave_nothing(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         for _ in range(20):
             tasks = [asyncio.ensure_future(calls.forever()) for _ in range(100)]
@@ -178,7 +215,7 @@ def test_many_cancels_leave_nothing(on_host: Run) -> None:
     on_host(main())
 
 
-def test_a_loop_that_closes_ends_what_is_under_way(on_host: Run) -> None:
+def test_a_loop_that_closes_ends_what_is_under_way(calls: Any, on_host: Run) -> None:
     loop = on_host.new_loop()
 
     async def main() -> Any:
@@ -207,9 +244,9 @@ def test_a_loop_that_closes_ends_what_is_under_way(on_host: Run) -> None:
 @pytest.mark.parametrize(("how", "kind"), (
     ("invalid_argument", ValueError), ("out_of_range", IndexError), ("overflow", OverflowError),
     ("not_found", FileNotFoundError), ("timeout", TimeoutError), ("memory", MemoryError),
-    ("runtime", RuntimeError), ("nothing of std", RuntimeError), ("own", calls.OwnError),
-    ("key", KeyError)))
-def test_errors_keep_their_meaning(on_host: Run, how: str, kind: type[Exception],
+    ("runtime", RuntimeError), ("nothing of std", RuntimeError), ("own", LookupError),
+    ("answered", BufferError), ("key", KeyError)))
+def test_errors_keep_their_meaning(calls: Any, on_host: Run, how: str, kind: type[Exception],
                                    at_once: bool) -> None:
     async def main() -> None:
         with pytest.raises(kind) as caught:
@@ -217,13 +254,15 @@ def test_errors_keep_their_meaning(on_host: Run, how: str, kind: type[Exception]
         assert caught.value.native_frames == ["fail"]  # type: ignore[attr-defined]
         assert caught.value.__notes__ == ["native: fail"]
         assert caught.value.__cause__ is None
+        if how == "own":
+            assert type(caught.value) is calls.OwnError
         if how == "not_found":
             assert isinstance(caught.value, OSError) and caught.value.errno == 2
 
     on_host(main())
 
 
-def test_a_stop_without_a_cancel_is_a_cancelled_await(on_host: Run) -> None:
+def test_a_stop_without_a_cancel_is_a_cancelled_await(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         with pytest.raises(asyncio.CancelledError):
             await calls.fail("cancelled", False)
@@ -231,7 +270,7 @@ def test_a_stop_without_a_cancel_is_a_cancelled_await(on_host: Run) -> None:
     on_host(main())
 
 
-def test_nested_exceptions_become_causes(on_host: Run) -> None:
+def test_nested_exceptions_become_causes(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         with pytest.raises(RuntimeError, match="third") as caught:
             await calls.fail_for_a_reason()
@@ -248,7 +287,7 @@ def test_nested_exceptions_become_causes(on_host: Run) -> None:
 # ---- Python from native code
 
 
-def test_python_functions_are_called_and_their_awaitables_awaited(on_host: Run) -> None:
+def test_python_functions_are_called_and_their_awaitables_awaited(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         async def slowly(value: int) -> int:
             await asyncio.sleep(0.001)
@@ -261,7 +300,7 @@ def test_python_functions_are_called_and_their_awaitables_awaited(on_host: Run) 
     on_host(main())
 
 
-def test_what_python_raises_passes_native_code_unchanged(on_host: Run) -> None:
+def test_what_python_raises_passes_native_code_unchanged(calls: Any, on_host: Run) -> None:
     raised = ValueError("the very one")
 
     def fail(_: int) -> int:
@@ -281,7 +320,7 @@ def test_what_python_raises_passes_native_code_unchanged(on_host: Run) -> None:
     on_host(main())
 
 
-def test_python_awaitables_are_awaited(on_host: Run) -> None:
+def test_python_awaitables_are_awaited(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
@@ -296,7 +335,7 @@ def test_python_awaitables_are_awaited(on_host: Run) -> None:
     on_host(main())
 
 
-def test_a_cancel_reaches_the_python_task_that_native_code_awaits(on_host: Run) -> None:
+def test_a_cancel_reaches_the_python_task_that_native_code_awaits(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         ended: list[str] = []
         begun = asyncio.Event()
@@ -321,7 +360,7 @@ def test_a_cancel_reaches_the_python_task_that_native_code_awaits(on_host: Run) 
     on_host(main())
 
 
-def test_a_python_task_may_refuse_the_cancel(on_host: Run) -> None:
+def test_a_python_task_may_refuse_the_cancel(calls: Any, on_host: Run) -> None:
     async def stays(begun: asyncio.Event) -> str:
         try:
             begun.set()
@@ -341,7 +380,7 @@ def test_a_python_task_may_refuse_the_cancel(on_host: Run) -> None:
     on_host(main())
 
 
-def test_groups_of_native_tasks_call_python(on_host: Run) -> None:
+def test_groups_of_native_tasks_call_python(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         seen: list[int] = []
 
@@ -369,7 +408,7 @@ def test_groups_of_native_tasks_call_python(on_host: Run) -> None:
 NAME = contextvars.ContextVar[str]("NAME", default="default")
 
 
-def test_context_variables_are_those_of_the_await(on_host: Run) -> None:
+def test_context_variables_are_those_of_the_await(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         assert await calls.variable(NAME, True) == "default"
         NAME.set("outer")
@@ -395,7 +434,7 @@ def test_context_variables_are_those_of_the_await(on_host: Run) -> None:
 # ---- the GIL and references
 
 
-def test_references_may_end_without_the_gil(on_host: Run) -> None:
+def test_references_may_end_without_the_gil(calls: Any, on_host: Run) -> None:
     class Thing:
         pass
 
@@ -415,11 +454,12 @@ def test_references_may_end_without_the_gil(on_host: Run) -> None:
     on_host(main())
 
 
-def test_the_gil_policy_of_an_export(on_host: Run) -> None:
-    def counted(name: str) -> dict[str, Any]:
+def test_the_gil_policy_of_an_export(calls: Any, on_host: Run) -> None:
+    def counted(name: str) -> dict[str, int]:
         found = [each for each in ringloop._native.export_statistics() if each["name"] == name]
-        assert len(found) == 1
-        return found[0]
+        assert len(found) == sum(module in sys.modules for module in MODULES)
+        return {key: sum(each[key] for each in found)
+                for key in ("calls", "held_ns", "released_ns")}
 
     async def main() -> None:
         before = counted("spin_released")
@@ -438,7 +478,7 @@ def test_the_gil_policy_of_an_export(on_host: Run) -> None:
     on_host(main())
 
 
-def test_another_thread_runs_while_the_gil_is_released(on_host: Run) -> None:
+def test_another_thread_runs_while_the_gil_is_released(calls: Any, on_host: Run) -> None:
     went_on = threading.Event()
 
     async def main() -> None:
@@ -453,7 +493,7 @@ def test_another_thread_runs_while_the_gil_is_released(on_host: Run) -> None:
     on_host(main())
 
 
-def test_a_cycle_through_an_unstarted_await_is_collected(on_host: Run) -> None:
+def test_a_cycle_through_an_unstarted_await_is_collected(calls: Any, on_host: Run) -> None:
     class Holder:
         awaitable: Any = None
 
@@ -471,7 +511,7 @@ def test_a_cycle_through_an_unstarted_await_is_collected(on_host: Run) -> None:
     on_host(main())
 
 
-def test_what_is_never_awaited_is_told(on_host: Run) -> None:
+def test_what_is_never_awaited_is_told(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         with pytest.warns(RuntimeWarning, match="wait.* was never awaited"):
             calls.wait(1, "for nothing")
@@ -482,7 +522,7 @@ def test_what_is_never_awaited_is_told(on_host: Run) -> None:
     on_host(main())
 
 
-def test_in_debug_mode_the_warning_says_where_it_was_made(on_host: Run) -> None:
+def test_in_debug_mode_the_warning_says_where_it_was_made(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         with pytest.warns(RuntimeWarning, match="never awaited") as caught:
             calls.wait(1, "for nothing")
@@ -494,7 +534,7 @@ def test_in_debug_mode_the_warning_says_where_it_was_made(on_host: Run) -> None:
     on_host(main(), debug=True)
 
 
-def test_several_loops_in_several_threads(on_host: Run) -> None:
+def test_several_loops_in_several_threads(calls: Any, on_host: Run) -> None:
     failures: list[BaseException] = []
 
     def work() -> None:
@@ -521,7 +561,7 @@ def test_several_loops_in_several_threads(on_host: Run) -> None:
 # ---- generators and objects
 
 
-def test_generators_are_asynchronous_iterators(on_host: Run) -> None:
+def test_generators_are_asynchronous_iterators(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         for delay in (0, 1):
             assert [each async for each in calls.count(5, delay)] == [0, 1, 2, 3, 4]
@@ -541,7 +581,7 @@ def test_generators_are_asynchronous_iterators(on_host: Run) -> None:
     on_host(main())
 
 
-def test_a_step_that_is_cancelled_too_late_loses_nothing(on_host: Run) -> None:
+def test_a_step_that_is_cancelled_too_late_loses_nothing(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         for pause in (0, 0.001, 0.002, 0.003):
             values = calls.count(3, 2)
@@ -558,7 +598,7 @@ def test_a_step_that_is_cancelled_too_late_loses_nothing(on_host: Run) -> None:
     on_host(main())
 
 
-def test_one_step_at_a_time(on_host: Run) -> None:
+def test_one_step_at_a_time(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         values = calls.count(3, 20)
         step = asyncio.ensure_future(anext(values))
@@ -573,7 +613,7 @@ def test_one_step_at_a_time(on_host: Run) -> None:
     on_host(main())
 
 
-def test_members_keep_their_object_alive(on_host: Run) -> None:
+def test_members_keep_their_object_alive(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         assert await calls.Session("Ann").greet("Bob") == "Ann greets Bob"
         assert [each async for each in calls.Session("Ann").letters()] == ["A", "n", "n"]
@@ -585,7 +625,7 @@ def test_members_keep_their_object_alive(on_host: Run) -> None:
     on_host(main())
 
 
-def test_objects_are_context_managers(on_host: Run) -> None:
+def test_objects_are_context_managers(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         made = calls.Session("Ann")
         async with made as entered:

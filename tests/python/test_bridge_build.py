@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nanobind
 import pybind11
 import pytest
 import ringloop
@@ -18,9 +19,13 @@ from harness.loops import Run
 pytestmark = pytest.mark.time_limit(BUILD_LIMIT_S)
 
 
-def compiler() -> tuple[str, ...]:
+BINDERS = {"pybind11": pybind11.get_include(), "nanobind": nanobind.include_dir()}
+
+
+def compiler(*binders: str) -> tuple[str, ...]:
+    folders = [word for binder in binders for word in ("-isystem", BINDERS[binder])]
     return (os.environ.get("CXX", "g++"), "-std=c++20", "-fPIC", "-I", ringloop.get_include(),
-            "-isystem", pybind11.get_include(), "-isystem", python_headers())
+            *folders, "-isystem", python_headers())
 
 
 REFUSED = {
@@ -32,34 +37,71 @@ REFUSED = {
     "rl::task<void> f(std::span<const char> bytes)": "a view (string_view, span",
     "rl::task<void> f(std::vector<std::string_view> texts)": "a view (string_view, span",
     "rl::task<void> f(std::optional<int*> at)": "a view (string_view, span",
-    "rl::task<void> f(pybind11::dict all)": "an object of the binding tool's must be dropped",
-    "rl::task<void> f(std::vector<pybind11::object> all)": "a view (string_view, span",
+    "rl::task<void> f(binder::dict all)": "an object of the binding tool's must be dropped",
+    "rl::task<void> f(std::vector<binder::object> all)": "a view (string_view, span",
     "rl::task<std::string_view> f()": "returns an owner, not a view",
-    "rl::task<pybind11::list> f()": "must be made under the GIL",
+    "rl::task<binder::list> f()": "must be made under the GIL",
     "rl::task<int&> f()": "returns a value",
     "int f()": "functions that return ringloop::task<T>,",
 }
 
 
-def test_what_could_dangle_does_not_compile(tmp_path: Path) -> None:
+@pytest.mark.parametrize("binder", BINDERS)
+def test_what_could_dangle_does_not_compile(tmp_path: Path, binder: str) -> None:
     """All in one compilation: each refusal names its line."""
-    lines = ["#include <ringloop/python.hpp>", "#include <optional>", "#include <span>",
-             "#include <string_view>", "#include <vector>", "namespace rl = ringloop;"]
-    expected = {}
+    other = next(each for each in BINDERS if each != binder)
+    lines = [f"#include <{binder}/{binder}.h>", "#include <ringloop/python.hpp>",
+             f"#include <{other}/{other}.h>", "#include <optional>", "#include <span>",
+             "#include <string_view>", "#include <vector>", "namespace rl = ringloop;",
+             f"namespace binder = {binder};", "rl::task<int> fine();",
+             f"void wrong({other}::module_& m) {{ rl::py::def<&fine>(m, \"fine\"); }}"]
+    expected = {len(lines): "this module or class is not of the binding tool"}
     for number, (signature, reason) in enumerate(REFUSED.items()):
         lines += [f"namespace n{number} {{ {signature}; }}",
-                  f"void d{number}(pybind11::module_& m) "
+                  f"void d{number}(binder::module_& m) "
                   f"{{ rl::py::def<&n{number}::f>(m, \"f\"); }}"]
         expected[len(lines)] = reason
     source = tmp_path / "refused.cpp"
     source.write_text("\n".join(lines) + "\n")
-    done = subprocess.run([*compiler(), "-fsyntax-only", "-fmax-errors=0", str(source)],
+    done = subprocess.run([*compiler(*BINDERS), "-fsyntax-only", "-fmax-errors=0", str(source)],
                           capture_output=True, text=True, check=False)
     assert done.returncode != 0
     for line, reason in expected.items():
         assert f"{source}:{line}" in done.stderr, (line, lines[line - 1])
     for reason in set(expected.values()):
         assert reason in done.stderr, reason
+
+
+def without_pybind11(folder: Path) -> list[str]:
+    """The compiler's own folders of headers, but for pybind11 where the system has it."""
+    said = subprocess.run([compiler()[0], "-xc++", "-E", "-v", os.devnull], capture_output=True,
+                          text=True, check=True).stderr
+    searched = said.partition("#include <...> search starts here:")[2].partition("End of")[0]
+    words = ["-nostdinc"]
+    for number, searching in enumerate(map(Path, searched.split())):
+        if (searching / "pybind11").exists():
+            copy = folder / f"headers-{number}"
+            copy.mkdir()
+            for each in searching.iterdir():
+                if each.name != "pybind11":
+                    (copy / each.name).symlink_to(each)
+            searching = copy
+        words += ["-isystem", str(searching)]
+    return words
+
+
+@pytest.mark.parametrize(("binders", "text", "said"), (
+    ((), "", "include <nanobind/nanobind.h> before, or install pybind11"),
+    (("nanobind",), "#define Py_LIMITED_API 0x030c0000\n#include <nanobind/nanobind.h>\n",
+     "build without STABLE_ABI"),
+    (("nanobind",), "#include <nanobind/nanobind.h>\n", "")))
+def test_a_binder_that_is_missing_or_cannot_is_told(tmp_path: Path, binders: tuple[str, ...],
+                                                     text: str, said: str) -> None:
+    source = tmp_path / "told.cpp"
+    source.write_text(text + "#include <ringloop/python.hpp>\n")
+    done = subprocess.run([*compiler(*binders), *without_pybind11(tmp_path), "-E", str(source)],
+                          capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == (said == "") and said in done.stderr
 
 
 def build_asking(tmp_path: Path, version: str) -> None:
@@ -104,8 +146,9 @@ def test_a_module_of_another_version_is_refused_in_words(tmp_path: Path, version
     assert "the installed ringloop has version 1" in said and "rebuild" in said
 
 
-def test_two_extensions_and_the_loop_share_one_runtime(on_host: Run) -> None:
-    calls, other = load("bridge_calls"), load("bridge_other")
+@pytest.mark.parametrize("binder", ("bridge_calls", "bridge_calls_nanobind"))
+def test_two_extensions_and_the_loop_share_one_runtime(on_host: Run, binder: str) -> None:
+    calls, other = load(binder), load("bridge_other")
 
     async def main() -> None:
         assert await other.pass_on(calls.wait(1, "text")) == "passed on: text"

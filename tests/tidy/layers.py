@@ -14,7 +14,8 @@ from typing import Collection, Iterator
 from tidy.source import Finding, Source
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
-_PYTHON = r"Python\.h|pybind11/|structmember\.h|frameobject\.h"
+_BINDERS = r"pybind11/|nanobind/"
+_PYTHON = rf"Python\.h|{_BINDERS}|structmember\.h|frameobject\.h"
 _COMPUTE = r"(oneapi/)?tbb/|cblas\.h|jpeglib\.h|turbojpeg\.h"
 _ABOVE_CORE = r"ringloop/(bridge/python|kernels)"
 
@@ -24,8 +25,8 @@ FORBIDDEN_INCLUDES = (
     ("runtime/include/", r"openssl/"),     # runtime/src/net/tls*.cpp alone know it
     ("bridge/include/ringloop/bridge/core/", f"{_PYTHON}|{_COMPUTE}|{_ABOVE_CORE}"),
     ("bridge/", rf"{_COMPUTE}|ringloop/kernels"),
-    ("bridge/src/", r"pybind11/"),          # the tool is the extension module's choice
-    ("bridge/include/ringloop/bridge/", r"pybind11/"),
+    ("bridge/src/", _BINDERS),              # the tool is the extension module's choice
+    ("bridge/include/ringloop/bridge/", _BINDERS),
     ("kernels/", rf"{_PYTHON}|ringloop/(?!kernels/|bridge/core/)"),
     ("python/native/kernels/", r"ringloop/(?!kernels/|bridge/|py/runtime[.]hpp)|\.\./.*"),
     ("python/native/", rf"{_COMPUTE}|ringloop/kernels"),

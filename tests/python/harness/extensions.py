@@ -10,8 +10,10 @@ from typing import Any
 import ringloop
 
 
+FOLDER = Path(ringloop._native.__file__).absolute().parents[2] / "extensions"
+
+
 def load(name: str) -> Any:
-    folder = Path(ringloop._native.__file__).absolute().parents[2] / "extensions"
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
+    if str(FOLDER) not in sys.path:
+        sys.path.append(str(FOLDER))
     return importlib.import_module(name)
