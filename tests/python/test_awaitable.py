@@ -89,6 +89,62 @@ def test_it_starts_at_the_first_await_and_not_before(on_host: Run) -> None:
     on_host(main())
 
 
+class OwnTask(asyncio.Task):  # type: ignore[type-arg]
+    """A task type of somebody's."""
+
+
+PURE_TASK: Any = asyncio.tasks._PyTask  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("task", [asyncio.Task, OwnTask, PURE_TASK])
+@pytest.mark.parametrize("ending", ["a value", "an error", "a cancel"])
+def test_every_task_type_is_woken_with_how_it_ended(on_host: Run, task: Any, ending: str) -> None:
+    """C tasks get a finished future in place of the awaitable, which asks for its value itself."""
+
+    async def waits() -> object:
+        if ending == "an error":
+            return await hop(0.0, 1)  # a system error
+        work = hop(0.001)
+        if ending == "a cancel":
+            asyncio.get_running_loop().call_soon(work.cancel, "told why")
+        return await work
+
+    async def main() -> None:
+        waiting = task(waits(), loop=asyncio.get_running_loop())
+        if ending == "a value":
+            assert await waiting is False
+        elif ending == "an error":
+            with pytest.raises(OSError):
+                await waiting
+        else:
+            with pytest.raises(asyncio.CancelledError, match="told why"):
+                await waiting
+            assert waiting.cancelled()
+
+    on_host(main())
+
+
+def test_callbacks_that_are_no_tasks_get_the_awaitable(on_host: Run) -> None:
+    """Also those that look like a task's, and those of a task's other methods."""
+
+    class Lookalike:
+        def task_wakeup(self, work: object) -> None:
+            told.append(work)
+
+    told: list[object] = []
+
+    async def main() -> None:
+        done = asyncio.get_running_loop().create_future()
+        work = nop(5)
+        work.add_done_callback(told.append)
+        work.add_done_callback(Lookalike().task_wakeup)
+        work.add_done_callback(lambda _: done.set_result(None))
+        await done
+        assert told == [work, work] and work.result() == 5
+
+    on_host(main())
+
+
 def test_outside_a_loop_it_says_so() -> None:
     made = nop()
     with pytest.raises(RuntimeError, match="no running event loop"):

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ringloop/bridge/python/errors.hpp"
+#include "task_wakeup.hpp"
 
 namespace ringloop::bridge {
 
@@ -77,7 +78,8 @@ void awaitable::run_callbacks(loop_host& on) noexcept {
     const ref first_context = ref::steal(std::exchange(context, nullptr));
     const ref more = ref::steal(std::exchange(callbacks, nullptr));
     if (on.ended()) return;  // the loop is closed: nobody could run them
-    if (on.call_soon(first.get(), object(), first_context.get()) < 0)
+    PyObject* const told = now == state::value ? value_for(first.get(), object()) : object();
+    if (on.call_soon(first.get(), told, first_context.get()) < 0)
         PyErr_WriteUnraisable(first.get());
     const Py_ssize_t count = more ? PyList_GET_SIZE(more.get()) : 0;
     for (Py_ssize_t i = 0; i < count; ++i) {

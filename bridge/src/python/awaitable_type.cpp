@@ -10,6 +10,7 @@
 #include "ringloop/bridge/python/awaitable.hpp"
 #include "ringloop/bridge/python/errors.hpp"
 #include "table.hpp"
+#include "task_wakeup.hpp"
 
 namespace ringloop::bridge {
 
@@ -131,16 +132,17 @@ void deallocate(PyObject* object) {
 
 // ---- the coroutine's protocol
 
-// StopIteration(value) by hand: the interpreter would unpack a tuple and take an exception for the
-// StopIteration itself.
+// Raises StopIteration(value), made without a call of its type: each await of a value that is there
+// goes through it. PyErr_SetObject() with the value would be slower, and unpack tuples.
 void stop_iteration(PyObject* value) noexcept {
     if (value == Py_None) return;  // null without an exception: the await's value is None
-    if (!PyTuple_Check(value) && !PyExceptionInstance_Check(value)) {
-        PyErr_SetObject(PyExc_StopIteration, value);
-        return;
-    }
-    const ref stop = ref::steal(PyObject_CallOneArg(PyExc_StopIteration, value));
-    if (stop) PyErr_SetObject(PyExc_StopIteration, stop.get());
+    const ref arguments = ref::steal(PyTuple_Pack(1, value));
+    if (!arguments) return;
+    auto* const type = reinterpret_cast<PyTypeObject*>(PyExc_StopIteration);
+    ref stop = ref::steal(type->tp_new(type, arguments.get(), nullptr));
+    if (!stop) return;
+    Py_XSETREF(reinterpret_cast<PyStopIterationObject*>(stop.get())->value, Py_NewRef(value));
+    restore_exception(std::move(stop));
 }
 
 PySendResult step(PyObject* object, PyObject* /*sent*/, PyObject** out) {
@@ -496,7 +498,7 @@ int add_awaitable_types(PyObject* module) noexcept {
     if (shared_none == nullptr) return -1;
     self_of(shared_none).shared = true;
     --awaitables_live;
-    if (add_guest_types() < 0 || add_iterator_type() < 0) return -1;
+    if (prepare_wakeups() < 0 || add_guest_types() < 0 || add_iterator_type() < 0) return -1;
     if (add_export_statistics(module) < 0) return -1;
     return add_python_api(module);
 }

@@ -56,8 +56,10 @@ void thread_pool::submit(item& work) {
 void thread_pool::look_for_work(std::unique_lock<std::mutex>& lock) {
     looking_ = true;
     lock.unlock();
-    const auto end = std::chrono::steady_clock::now() + look_time;
-    while (!filled_.load(std::memory_order_relaxed) && std::chrono::steady_clock::now() < end) {
+    // tidy-allow: kernel-door because a pool has no driver to ask for the time
+    const auto now = [] { return std::chrono::steady_clock::now(); };
+    const auto end = now() + look_time;
+    while (!filled_.load(std::memory_order_relaxed) && now() < end) {
     }
     lock.lock();
     looking_ = false;
