@@ -11,15 +11,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <functional>
 #include <map>
 #include <memory>
-#include <queue>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "connection.hpp"
+#include "pauses.hpp"
 #include "plan.hpp"
 
 namespace {
@@ -35,44 +33,6 @@ void watch(int epoll, connection& what, std::size_t index, int change) {
     epoll_ctl(epoll, change, what.descriptor(), &event);
 }
 
-// Connections between two requests, by the time of the next one. Each starts its requests an
-// interval apart; one that is late starts at once and makes nothing up.
-class pauses {
-  public:
-    pauses(std::size_t connections, double per_second)
-        : interval_ns_(per_second > 0 ? static_cast<std::int64_t>(static_cast<double>(connections) *
-                                                                  1e9 / per_second)
-                                      : 0) {
-        const std::int64_t now = now_ns();
-        for (std::size_t index = 0; index < connections; ++index)
-            resting_.emplace(now + interval_ns_ * static_cast<std::int64_t>(index) /
-                                       static_cast<std::int64_t>(connections),
-                             index);
-    }
-    void rest(std::size_t index, std::int64_t began_ns) {
-        resting_.emplace(began_ns + interval_ns_, index);
-    }
-    [[nodiscard]] bool has_due(std::int64_t now) const {
-        return !resting_.empty() && resting_.top().first <= now;
-    }
-    [[nodiscard]] std::size_t take() {
-        const std::size_t index = resting_.top().second;
-        resting_.pop();
-        return index;
-    }
-    [[nodiscard]] int wait_ms(std::int64_t now) const {  // at most 100
-        if (resting_.empty()) return 100;
-        return static_cast<int>(
-            std::clamp<std::int64_t>((resting_.top().first - now + 999'999) / 1'000'000, 0, 100));
-    }
-
-  private:
-    std::int64_t interval_ns_;
-    std::priority_queue<std::pair<std::int64_t, std::size_t>,
-                        std::vector<std::pair<std::int64_t, std::size_t>>, std::greater<>>
-        resting_;
-};
-
 // Fills the kinds' latencies; returns the measured time in ns.
 std::int64_t drive(load::plan& plan, std::uint16_t port, std::size_t connections,
                    std::int64_t warm_ns, std::int64_t measured_ns, double per_second) {
@@ -87,7 +47,7 @@ std::int64_t drive(load::plan& plan, std::uint16_t port, std::size_t connections
         watch(epoll, *all[index], index, watched[index] ? EPOLL_CTL_MOD : EPOLL_CTL_ADD);
         watched[index] = true;
     };
-    pauses pauses(connections, per_second);
+    load::pauses pauses(connections, per_second, now_ns());
     const auto begin_due = [&] {
         while (pauses.has_due(now_ns())) begin(pauses.take());
     };
