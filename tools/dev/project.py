@@ -9,7 +9,9 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import machine
@@ -19,6 +21,7 @@ from output import ROOT, Problem, environment, run, say
 # What each requirement file adds; a later one includes the earlier ones.
 SETS = {"dev": ("dev",), "demo": ("dev", "demo"), "bench": ("dev", "demo", "bench"),
         "conformance": ("dev", "demo", "conformance"), "programs": ("programs",)}
+OPTIONAL = {"bench"}    # each line for itself: what cannot be installed is left out
 APART = {"programs"}    # in an environment of its own: its pytest plug-ins would be everybody's
 
 
@@ -44,11 +47,43 @@ def virtual_environment(interpreter: Interpreter, wanted: str) -> Path:
         if state["installed"].get(file.name) == hashes[file.name]:
             continue
         say(f"installing {file.relative_to(ROOT)} into {folder.name}")
-        run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-             "--no-compile", "-r", str(file)], env=environment(), check="pip failed")
+        if file.stem in OPTIONAL:
+            state["refused"] = _install_what_can_be(python, file)
+        else:
+            run([*_pip_install(python), "-r", str(file)], env=environment(), check="pip failed")
         state["installed"][file.name] = hashes[file.name]
         stamp.write_text(json.dumps(state))
     return python
+
+
+def _pip_install(python: Path) -> list[str]:
+    return [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+            "--no-compile"]
+
+
+def _install_what_can_be(python: Path, file: Path) -> dict[str, str]:
+    """What pip refused, by name, and why. Deleting the virtual environment tries it again."""
+    refused = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        wanted = line.partition("#")[0].strip()
+        if not wanted:
+            continue
+        done = subprocess.run([*_pip_install(python), wanted], capture_output=True, text=True,
+                              env=environment(), check=False)
+        if done.returncode != 0:
+            name, _, version = wanted.partition("==")
+            refused[name] = _reason(done.stderr, version)
+            say(f"without {wanted}: {refused[name]}")
+    return refused
+
+
+def _reason(said: str, version: str) -> str:
+    """Out of all that pip says, why it did not install `version`."""
+    other = re.search(rf"(?<!\S){re.escape(version)} Requires-Python ([^;\s]+)", said)
+    if other is not None:
+        return f"version {version} needs Python {other[1]}"
+    errors = [line for line in said.splitlines() if line.startswith("ERROR:")]
+    return errors[0][:300] if errors else "pip failed"
 
 
 @dataclasses.dataclass(frozen=True)
