@@ -28,27 +28,24 @@ def programs() -> Path:
     return Path(os.environ["RINGLOOP_BUILD"]) / "bench" / "cpp"
 
 
-def client(port: int, cell: Cell, seconds: float) -> dict[str, float]:
-    done = subprocess.run([str(programs() / "echo_client"), str(port), *map(str, cell),
-                           str(seconds)], capture_output=True, text=True, check=True,
-                          preexec_fn=lambda: placing.pin({1}) and None)
-    answer: dict[str, float] = json.loads(done.stdout)
-    return answer
-
-
 def measure(server: str, cell: Cell, seconds: float) -> float:
     """CPU seconds of the server per request."""
+    connections, size = cell
     with subprocess.Popen([str(programs() / SERVERS[server])], stdout=subprocess.PIPE, text=True,
                           preexec_fn=lambda: placing.pin({0}) and None) as process:
         try:
             assert process.stdout is not None
             port = int(process.stdout.readline())
-            client(port, cell, seconds / 4)      # warm
-            before = placing.cpu_seconds(process.pid)
-            answered = client(port, cell, seconds)["requests"]
-            return (placing.cpu_seconds(process.pid) - before) / answered
+            done = subprocess.run(
+                [str(programs().parent / "load" / "loopclient"), f"address={port}",
+                 f"connections={connections}", f"bytes={size}", f"warm_seconds={seconds / 4}",
+                 f"seconds={seconds}", f"server_pid={process.pid}"],
+                stdout=subprocess.PIPE, text=True, check=True,
+                preexec_fn=lambda: placing.pin({1}) and None)
         finally:
             process.kill()
+    found: dict[str, float] = json.loads(done.stdout)
+    return found["server_cpu_seconds"] / found["answers"]
 
 
 def label(cell: Cell) -> str:

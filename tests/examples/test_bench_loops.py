@@ -1,0 +1,86 @@
+"""bench/python/loops.py measures every cell: one tiny round, whose figures mean nothing."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.commands import ROOT
+
+LIMIT_S = 100
+
+
+def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(ROOT / "bench" / "python" / "loops.py"),
+                           *map(str, arguments)], capture_output=True, text=True, check=False,
+                          timeout=LIMIT_S)
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    path = tmp_path_factory.mktemp("bench") / "record.json"
+    done = bench("--quick", "--json", path)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
+    assert "ratio=" in done.stdout.splitlines()[-1]
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def test_every_cell_is_measured_for_ringloop_and_for_what_it_is_compared_with(
+        record: dict[str, Any]) -> None:
+    listed = bench("--list").stdout.splitlines()
+    assert len(record["cells"]) == len(listed) > 50
+    for name, cell in record["cells"].items():
+        assert cell["failures"] == {}, name
+        for subject, rounds in cell["values"].items():
+            assert len(rounds) == 1 and cell["main"] in rounds[0], (name, subject)
+
+
+def test_the_record_says_where_and_with_what_it_was_made(record: dict[str, Any]) -> None:
+    assert record["machine"]["cores"] == os.cpu_count()
+    assert set(record["loops"]) == {"ringloop", "asyncio"}
+
+
+def test_a_rival_that_is_not_there_is_named_and_the_rest_runs(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    done = bench("--quick", "--cells", "future resolved", "--loops", "nonesuch,asyncio", "--json",
+                 path)
+    assert done.returncode == 0, done.stderr
+    assert "without nonesuch: ModuleNotFoundError" in done.stdout
+    record = json.loads(path.read_text())
+    assert set(record["cells"]["future resolved"]["values"]) == {"ringloop", "asyncio"}
+
+
+def test_a_wrong_echo_is_an_error_and_not_a_figure(tmp_path: Path) -> None:
+    """The native client compares every byte."""
+    client = Path(os.environ["RINGLOOP_BUILD"], "bench", "load", "loopclient")
+    server = tmp_path / "server.py"
+    server.write_text(
+        "import socket\n"
+        "with socket.create_server(('127.0.0.1', 0)) as server:\n"
+        "    print(server.getsockname()[1], flush=True)\n"
+        "    made, _ = server.accept()\n"
+        "    while data := made.recv(65536):\n"
+        "        made.sendall(data[:-1] + b'!')\n")
+    with subprocess.Popen([sys.executable, str(server)], stdout=subprocess.PIPE,
+                          text=True) as process:
+        try:
+            assert process.stdout is not None
+            port = process.stdout.readline().strip()
+            done = subprocess.run([str(client), f"address={port}", "connections=1"],
+                                  capture_output=True, text=True, check=False, timeout=LIMIT_S)
+        finally:
+            process.kill()
+    assert done.returncode == 1
+    assert "an answer differs from what is right, at byte " in done.stderr
+
+
+def test_no_cell_of_a_name_is_an_error() -> None:
+    done = bench("--cells", "no such cell")
+    assert done.returncode == 2
+    assert "--list shows all" in done.stderr
