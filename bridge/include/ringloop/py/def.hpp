@@ -24,7 +24,6 @@
 #include <exception>
 #include <memory>
 #include <new>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -202,7 +201,7 @@ consteval void refuse_scope() {
 [[nodiscard]] inline const export_info* new_export(const char* name, gil policy) {
     if (import_runtime() < 0) throw_raised();
     // As long as the process: awaitables may outlive their module.
-    auto* made = new export_info{(new std::string(name))->c_str(), policy};
+    auto* made = new export_info{kept_text(name), policy};
     runtime().add_export(*made);
     return made;
 }

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 
 #include "ringloop/scheduler.hpp"
 
@@ -31,6 +32,11 @@ struct export_info {
     mutable std::atomic<std::uint64_t> usual_ns{0};     // of a first step, smoothed
     mutable const export_info* next = nullptr;
 };
+
+// A copy of a name or docstring, as long as the process.
+[[nodiscard]] inline const char* kept_text(const char* text) {
+    return std::strcpy(new char[std::strlen(text) + 1], text);
+}
 
 // Releases the GIL where the policy says so, for as long as it lives, and counts.
 class first_step {

@@ -301,10 +301,9 @@ int fast(PyObject* module, const char* name, const char* doc = nullptr) noexcept
     using made = detail::fast_export<Function, Policy>;
     if (import_runtime() < 0) return -1;
     try {
-        auto* about = new detail::export_info{(new std::string(name))->c_str(), Policy};
-        auto* definition =
-            new PyMethodDef{about->name, bridge::method(&made::call), METH_FASTCALL,
-                            doc != nullptr ? (new std::string(doc))->c_str() : nullptr};
+        auto* about = new detail::export_info{detail::kept_text(name), Policy};
+        auto* definition = new PyMethodDef{about->name, bridge::method(&made::call), METH_FASTCALL,
+                                           doc != nullptr ? detail::kept_text(doc) : nullptr};
         made::about = about;
         const ref in = ref::steal(PyModule_GetNameObject(module));
         const ref function =
