@@ -11,6 +11,7 @@
 #include <Python.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -35,7 +36,8 @@ struct export_info {
 
 // A copy of a name or docstring, as long as the process.
 [[nodiscard]] inline const char* kept_text(const char* text) {
-    return std::strcpy(new char[std::strlen(text) + 1], text);
+    const std::size_t size = std::strlen(text) + 1;
+    return static_cast<const char*>(std::memcpy(new char[size], text, size));
 }
 
 // Releases the GIL where the policy says so, for as long as it lives, and counts.
