@@ -1,6 +1,7 @@
 """bench/python/loops.py measures every cell: one tiny round, whose figures mean nothing."""
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -77,10 +78,46 @@ def test_a_wrong_echo_is_an_error_and_not_a_figure(tmp_path: Path) -> None:
         finally:
             process.kill()
     assert done.returncode == 1
-    assert "an answer differs from what is right, at byte " in done.stderr
+    assert "an answer differs from what is right, from byte 0 on: " in done.stderr
 
 
 def test_no_cell_of_a_name_is_an_error() -> None:
     done = bench("--cells", "no such cell")
     assert done.returncode == 2
     assert "--list shows all" in done.stderr
+
+
+def verdicts(bars: tuple[Any, ...], ours: list[float], theirs: list[float]) -> list[Any]:
+    """Of a cell with these values of uvloop and of ours, round by round."""
+    cells = importlib.import_module("cells.results")
+    model = importlib.import_module("cells.model")
+    cell = model.Cell("cell", "group", None, ("uvloop",), bars)
+    results = cells.Results([cell], {"cell": ["ringloop", "uvloop"]})
+    for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+        results.add(cell, "ringloop", number, {model.CPU: one})
+        results.add(cell, "uvloop", number, {model.CPU: other})
+    return list(results.verdicts(cell))
+
+
+@pytest.fixture
+def bar(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "bench" / "python"))
+    return importlib.import_module("cells.model").Bar
+
+
+def test_a_bar_is_met_by_the_median_of_the_ratios_within_rounds(bar: Any) -> None:
+    found = verdicts((bar(1.5, "uvloop"), bar(1.6, "uvloop"), bar(0.7, "uvloop", at_most=True),
+                      bar(0.6, "uvloop", at_most=True)),
+                     ours=[1.0, 10.0, 100.0], theirs=[1.5, 15.0, 100.0])
+    assert [each.met for each in found] == [True, False, True, False]
+    assert found[0].ratio.value == 1.5
+
+
+def test_the_best_peer_is_the_one_that_costs_least(bar: Any) -> None:
+    found = verdicts((bar(1.2, "best peer"), bar(1.0)), ours=[2.0], theirs=[3.0])
+    assert (found[0].against, found[0].met, found[0].ratio.value) == ("uvloop", True, 1.5)
+    assert found[1].met is True      # our own figure, 2, is at least 1
+
+
+def test_a_bar_without_values_is_neither_met_nor_short(bar: Any) -> None:
+    assert [each.met for each in verdicts((bar(1.2, "uvloop"),), [], [])] == [None]

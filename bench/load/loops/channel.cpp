@@ -99,7 +99,10 @@ channel::channel(const std::string& kind, const std::string& address, tls_client
 
 channel::~channel() {
 #ifdef RINGLOOP_LOAD_TLS
-    SSL_free(static_cast<SSL*>(session_));
+    if (SSL* const session = static_cast<SSL*>(session_); session != nullptr) {
+        if (SSL_is_init_finished(session)) SSL_shutdown(session);  // says so, and waits for nothing
+        SSL_free(session);
+    }
 #endif
     close(descriptor_);
 }

@@ -1,10 +1,22 @@
 // What happens on one connection. No system call but through its channel.
 #include "connection.hpp"
 
+#include <algorithm>
 #include <ctime>
 #include <stdexcept>
+#include <string>
 
 namespace load {
+namespace {
+
+std::string printable(const char* bytes, std::size_t size) {
+    std::string made(bytes, std::min<std::size_t>(size, 60));
+    for (char& each : made)
+        if (each < ' ' || each > '~') each = '.';
+    return made;
+}
+
+}  // namespace
 
 std::int64_t now_ns() noexcept {
     timespec now{};
@@ -91,8 +103,8 @@ bool client::take(const char* bytes, std::size_t size) {
     }
     if (!waits_ || !message_.fits(got_, bytes, size)) {
         if (wanted_->kind == "udp") return false;  // a late answer to a request that was repeated
-        throw std::runtime_error("an answer differs from what is right, at byte " +
-                                 std::to_string(got_));
+        throw std::runtime_error("an answer differs from what is right, from byte " +
+                                 std::to_string(got_) + " on: " + printable(bytes, size));
     }
     got_ += size;
     if (got_ < message_.answer().size()) return false;

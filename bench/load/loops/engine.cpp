@@ -72,7 +72,9 @@ void engine::turn() {
     const int count = epoll_wait(epoll_, events, 256, wait_ms());
     const std::int64_t now = now_ns();
     if (count > 0) heard_ns_ = now;
-    if (wanted_.per_second <= 0 && now - heard_ns_ > silence_ns)
+    if (count == 0 && now - heard_ns_ > silence_ns &&
+        std::any_of(clients_.begin(), clients_.end(),
+                    [](const auto& each) { return each->waits(); }))
         throw std::runtime_error("no answer for four seconds");
     for (int at = 0; at < count; ++at) {
         const std::size_t index = events[at].data.u64;

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -43,6 +44,7 @@ void report(load::outcome& made) {
 
 int main(int count, char** words) {
     allow_descriptors();
+    std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes without MSG_NOSIGNAL
     try {
         if (count == 2 && std::strcmp(words[1], "listen") == 0) {
             load::listen_and_hold();

@@ -58,15 +58,17 @@ def _figure(found: list[Row], theme: dict[str, str], pyplot: Any) -> Any:
                    color=theme["text"])
     axis.axvline(1, color=theme["grid"], linewidth=1)
     axis.set_xscale("log")
+    ticks = [0.5, 1, 2, 4, 8, 16, 32]
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
     axis.set_yticks(places, [name for name, _, _ in found])
     axis.invert_yaxis()
     axis.margins(y=0.01)
-    axis.set_xlim(right=max([ours for _, ours, _ in found], default=1) * 1.3)
+    axis.set_xlim(0.5, max([max(row[1:]) for row in found], default=1) * 1.3)
     axis.set_title("uvloop's cost over this loop's (CPU per operation; log scale), higher is "
                    "better", loc="left", fontsize=10, color=theme["text"])
     axis.tick_params(axis="y", length=0, labelsize=8, labelcolor=theme["text"])
-    axis.tick_params(axis="x", which="both", labelsize=8, labelcolor=theme["text"],
-                     color=theme["grid"])
+    axis.tick_params(axis="x", labelsize=8, labelcolor=theme["text"], color=theme["grid"])
     axis.legend(frameon=False, labelcolor=theme["text"], fontsize=8, loc="lower right")
     for spine in axis.spines.values():
         spine.set_visible(False)

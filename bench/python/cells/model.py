@@ -32,7 +32,7 @@ class Bar:
     at_most: bool = False
 
     def __str__(self) -> str:
-        what = {CPU: "CPU", WALL: "wall", P50: "p50", P99: "p99"}.get(self.figure, self.figure)
+        what = label(self.figure)
         sign = "<=" if self.at_most else ">="
         if self.against is None:
             return f"{what} {sign} {show(self.figure, self.limit)}"
@@ -48,6 +48,11 @@ class Cell:
     rivals: tuple[str, ...]
     bars: tuple[Bar, ...]
     main: str = CPU
+
+
+def label(figure: str) -> str:
+    """What it is called in tables."""
+    return {CPU: "CPU"}.get(figure, figure.removesuffix("_s").removesuffix("_kib"))
 
 
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))

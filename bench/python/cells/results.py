@@ -20,7 +20,7 @@ class Verdict:
     bar: Bar | None     # None: a rival without one
     against: str        # which rival, "" for a figure alone
     ratio: stats.Ratio | None
-    wall: stats.Ratio | None
+    beside: stats.Ratio | None      # of wall time beside CPU, and of CPU beside wall time
 
     @property
     def met(self) -> bool | None:
