@@ -168,8 +168,8 @@ def _but_slow(context: Context) -> tuple[str, ...]:
     return () if context.all else tuple(f"--ignore=tests/python/test_{name}.py" for name in
                                         ("batched", "bridge_build", "bridge_nanobind",
                                          "coalesce", "fs_watch", "loop_as_stock", "loop_guests",
-                                         "loop_resolve", "mixin", "print_tasks", "run", "service", "signatures",
-                                         "tls_close", "tls_refused", "tls_start"))
+                                         "loop_resolve", "mixin", "print_tasks", "run", "service",
+                                         "signatures", "tls_close", "tls_refused", "tls_start"))
 
 
 def part_python(context: Context) -> list[Tally]:
