@@ -31,6 +31,8 @@ ROWS = (
     ("mixin / inheritance", "mixin", "inheritance"),
     ("task factory / none", "our factory", "no factory"),
     ("no-op hook / none", "hook", "no factory"),
+    ("native no-op hook / none", "native hook", "no factory"),
+    ("native no-op hook / the same without", "native hook", "bare"),
     ("task factory and no-op hook / task factory", "our factory, hook", "our factory"),
 )
 
@@ -105,13 +107,15 @@ def tasks() -> dict[str, Callable[[], Awaitable[Any]]]:
 
     loop = asyncio.get_running_loop()
     ours = ringloop.task_factory()
+    # Where hooks need no task factory there is none: that is what "bare" has, too.
+    needed = None if isinstance(loop, ringloop.EventLoop) else ours
 
     async def nothing() -> None:
         pass
 
-    async def create(factory: Any, hooked: bool) -> None:
+    async def create(factory: Any, before_run: Any = None) -> None:
         loop.set_task_factory(factory)
-        hook = ringloop.hooks.add(before_run=callable) if hooked else None
+        hook = ringloop.hooks.add(before_run=before_run) if before_run else None
         for _ in range(5 * ITEMS):
             await loop.create_task(nothing())
         if hook is not None:
@@ -119,10 +123,12 @@ def tasks() -> dict[str, Callable[[], Awaitable[Any]]]:
         loop.set_task_factory(None)
 
     return {
-        "no factory": lambda: create(None, False),
-        "our factory": lambda: create(ours, False),
-        "hook": lambda: create(None if isinstance(loop, ringloop.EventLoop) else ours, True),
-        "our factory, hook": lambda: create(ours, True),
+        "no factory": lambda: create(None),
+        "our factory": lambda: create(ours),
+        "bare": lambda: create(needed),
+        "hook": lambda: create(needed, callable),
+        "native hook": lambda: create(needed, ringloop._native._probe_hook()),
+        "our factory, hook": lambda: create(ours, callable),
     }
 
 

@@ -94,13 +94,18 @@ PyObject* create_plain_task(PyObject* self, PyObject* const* arguments, Py_ssize
 // The same with the coroutine replaced by one that calls the hooks.
 PyObject* create_hooked_task(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                              PyObject* names) noexcept {
+    constexpr Py_ssize_t named_max = 16;
     const Py_ssize_t named = names != nullptr ? PyTuple_GET_SIZE(names) : 0;
-    std::vector<PyObject*> replaced(arguments, arguments + count + named);
+    if (named > named_max)
+        return PyErr_Format(PyExc_TypeError, "create_task() takes at most %zd keywords", named_max);
     const ref hooked = with_hooks(arguments[0]);
     if (!hooked) return nullptr;
-    replaced[0] = hooked.get();
-    ref task = ref::steal(create_plain_task(self, replaced.data(), count, names));
-    return task && tell_created(hooked.get(), task.get()) == 0 ? task.release() : nullptr;
+    PyObject* replaced[1 + named_max] = {hooked.get()};
+    for (Py_ssize_t i = 0; i < named; ++i) replaced[1 + i] = arguments[1 + i];
+    const ref factory = ref::share(cast(self)->task_factory);
+    ref task = ref::steal(create_plain_task(self, replaced, count, names));
+    const bool its_own = !factory || factory.get() == Py_None || makes_native_tasks(factory.get());
+    return task && tell_created(hooked.get(), task.get(), its_own) == 0 ? task.release() : nullptr;
 }
 
 PyObject* create_task(PyObject* self, PyObject* const* arguments, Py_ssize_t count,

@@ -7,6 +7,7 @@
 #include "datagram.hpp"
 #include "exit_guard.hpp"
 #include "loop.hpp"
+#include "native_task.hpp"
 #include "owners.hpp"
 #include "ringloop/bridge/python/awaitable.hpp"
 #include "ringloop/bridge/python/shared_handles.hpp"
@@ -36,6 +37,7 @@ int execute(PyObject* module) {
     if (python::add_datagram_types(module) < 0) return -1;
     if (python::add_socket_types(module) < 0) return -1;
     if (python::add_step_types(module) < 0) return -1;
+    if (python::add_native_task_type(module) < 0) return -1;
     if (python::add_task_factory_type(module) < 0) return -1;
 #ifdef RINGLOOP_TEST_BACKEND
     if (python::add_simulation_types(module) < 0) return -1;

@@ -21,6 +21,7 @@
 #include "ringloop/bridge/python/errors.hpp"
 #include "ringloop/bridge/python/operation_source.hpp"
 #include "ringloop/detail/processors.hpp"
+#include "ringloop/hooks.h"
 #include "ringloop/py/runtime.hpp"
 
 namespace ringloop::python {
@@ -223,7 +224,23 @@ PyObject* counts(PyObject*, PyObject*) noexcept {
                          bridge::awaitables_pending, "jobs", hop_job::live);
 }
 
+// ---- a native hook (hooks.h) that does nothing but count
+
+long hook_calls = 0;
+
+void count_call(PyObject*, double, void* context) {
+    ++*static_cast<long*>(context);
+}
+PyObject* new_hook(PyObject*, PyObject*) {
+    return ringloop_hook_new(&count_call, &hook_calls);
+}
+PyObject* get_hook_calls(PyObject*, PyObject*) {
+    return PyLong_FromLong(hook_calls);
+}
+
 PyMethodDef functions[] = {
+    {"_probe_hook", new_hook, METH_NOARGS, "A native hook that counts its calls."},
+    {"_probe_hook_calls", get_hook_calls, METH_NOARGS, "How often it was called."},
     {"_probe_nop", bridge::method(nop), METH_FASTCALL, "An await of one NOP on the ring."},
     {"_probe_immediate", bridge::method(immediate), METH_FASTCALL, "An await that is done."},
     {"_probe_hop", bridge::method(hop), METH_FASTCALL, "An await of a job on one worker thread."},

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include "native_task.hpp"
 #include "ringloop/bridge/python/ref.hpp"
 #include "task_steps.hpp"
 
@@ -20,8 +21,7 @@ PyTypeObject* factory_type = nullptr;
 
 struct task_factory {
     PyObject_HEAD vectorcallfunc call;
-    PyObject* task_type;  // NativeTask
-    PyObject* inner;      // the factory that makes the tasks instead; null: none
+    PyObject* inner;  // the factory that makes the tasks instead; null: none
     bool eager;
 };
 
@@ -80,7 +80,7 @@ PyObject* construct(task_factory& self, PyObject* loop, PyObject* coro, PyObject
     static PyObject* const loop_only = PyTuple_Pack(1, loop_word);
     if (names == nullptr && !self.eager && self.inner == nullptr) {
         PyObject* stack[] = {nullptr, coro, loop};
-        return PyObject_Vectorcall(self.task_type, stack + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET,
+        return PyObject_Vectorcall(native_task_type, stack + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET,
                                    loop_only);
     }
     keywords named;
@@ -92,7 +92,7 @@ PyObject* construct(task_factory& self, PyObject* loop, PyObject* coro, PyObject
     named.add(loop_word, loop);
     gather(self, values, names, named);
     PyObject* const positional[] = {coro, nullptr};
-    return call_with(self.task_type, positional, 1, named);
+    return call_with(native_task_type, positional, 1, named);
 }
 
 PyObject* call(PyObject* object, PyObject* const* arguments, std::size_t flagged_count,
@@ -106,13 +106,11 @@ PyObject* call(PyObject* object, PyObject* const* arguments, std::size_t flagged
 
 int traverse(PyObject* object, visitproc visit, void* arg) {
     Py_VISIT(Py_TYPE(object));
-    Py_VISIT(self_of(object).task_type);
     Py_VISIT(self_of(object).inner);
     return 0;
 }
 
 int clear(PyObject* object) {
-    Py_CLEAR(self_of(object).task_type);
     Py_CLEAR(self_of(object).inner);
     return 0;
 }
@@ -149,22 +147,20 @@ PyType_Spec spec = {"ringloop._native.TaskFactory", sizeof(task_factory), 0,
                     slots};
 
 PyObject* new_factory(PyObject*, PyObject* arguments) {
-    PyObject *task_type = nullptr, *inner = nullptr;
+    PyObject* inner = nullptr;
     int eager = 0;
-    if (PyArg_ParseTuple(arguments, "OOp", &task_type, &inner, &eager) == 0) return nullptr;
+    if (PyArg_ParseTuple(arguments, "Op", &inner, &eager) == 0) return nullptr;
     task_factory* made = PyObject_GC_New(task_factory, factory_type);
     if (made == nullptr) return nullptr;
     made->call = call;
-    made->task_type = Py_NewRef(task_type);
     made->inner = inner != Py_None ? Py_NewRef(inner) : nullptr;
     made->eager = eager != 0;
     PyObject_GC_Track(made);
     return reinterpret_cast<PyObject*>(made);
 }
 
-PyMethodDef functions[] = {
-    {"_task_factory", new_factory, METH_VARARGS, "(task type, factory or None, eager)"},
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef functions[] = {{"_task_factory", new_factory, METH_VARARGS, "(factory or None, eager)"},
+                           {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
@@ -182,7 +178,8 @@ PyObject* make_task(PyObject* factory, PyObject* loop, PyObject* coro, PyObject*
     if (!step_hooks_set) return construct(self, loop, coro, values, names);
     const ref hooked = with_hooks(coro);
     ref task = hooked ? ref::steal(construct(self, loop, hooked.get(), values, names)) : ref();
-    return task && tell_created(hooked.get(), task.get()) == 0 ? task.release() : nullptr;
+    const bool its_own = self.inner == nullptr;
+    return task && tell_created(hooked.get(), task.get(), its_own) == 0 ? task.release() : nullptr;
 }
 
 int add_task_factory_type(PyObject* module) noexcept {

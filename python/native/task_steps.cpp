@@ -1,5 +1,5 @@
-// The `steps` object and the hooks that it calls. What a hook raises is reported by ringloop.hooks
-// and ends there, but for what is no Exception (KeyboardInterrupt): that becomes the step's.
+// The `steps` object: a coroutine around a task's, which calls the hooks (step_hooks.hpp). What a
+// hook raises that is no Exception (KeyboardInterrupt) becomes the step's.
 #include "task_steps.hpp"
 
 #include <structmember.h>
@@ -14,70 +14,40 @@ namespace ringloop::python {
 
 using bridge::ref;
 
-bool step_hooks_set = false;
-
 namespace {
 
 PyTypeObject* steps_type = nullptr;
 PyObject* current_task_function = nullptr;  // asyncio.current_task
 PyObject* is_coroutine_function = nullptr;  // asyncio.iscoroutine
-PyObject* clock_function = nullptr;         // time.perf_counter
-
-// The hooks of one kind: a tuple of functions, or null.
-struct hook_kind {
-    const char* name;
-    PyObject* functions;
-};
-hook_kind on_ready{"on_ready", nullptr};
-hook_kind before_run{"before_run", nullptr};
-hook_kind after_run{"after_run", nullptr};
-hook_kind on_slow{"on_slow", nullptr};
-PyObject* report = nullptr;  // report(kind, function, error, task)
 
 struct steps {
     PyObject_HEAD PyObject* inner;  // the coroutine
+    // The task that makes the steps, where that is known; until the coroutine has ended, so that
+    // the two do not keep each other.
+    PyObject* task;
     PyObject* weak_references;
     bool begun;       // a step was made
+    bool ended;       // the last one was
     bool told_ready;  // on_ready was called for the step to come
 };
+
+constexpr unsigned spare_max = 64;
+steps* spare[spare_max];
+unsigned spare_count = 0;
 
 steps& self_of(PyObject* object) noexcept {
     return *reinterpret_cast<steps*>(object);
 }
 
-// Of a clock that goes on during a step, also where the loop's own is virtual; -1 with an exception
-// set.
+// time.perf_counter(), which goes on during a step, also where the loop's own clock is virtual.
 double now_s() noexcept {
-    const ref now = ref::steal(PyObject_CallNoArgs(clock_function));
-    return now ? PyFloat_AsDouble(now.get()) : -1;
-}
-
-// ---- calling hooks
-
-// 0, or -1 with what is no Exception set.
-int report_failure(const hook_kind& kind, PyObject* function, PyObject* task) noexcept {
-    ref error = bridge::take_exception();
-    if (!PyErr_GivenExceptionMatches(error.get(), PyExc_Exception)) {
-        bridge::restore_exception(std::move(error));
-        return -1;
-    }
-    const ref said =
-        ref::steal(PyObject_CallFunction(report, "sOOO", kind.name, function, error.get(), task));
-    return said ? 0 : -1;
-}
-
-int call(const hook_kind& kind, PyObject* task, PyObject* extra = nullptr) noexcept {
-    if (kind.functions == nullptr) return 0;
-    const ref functions = ref::share(kind.functions);  // a hook may remove hooks
-    PyObject* arguments[] = {nullptr, task, extra};
-    const std::size_t count = extra != nullptr ? 2 : 1;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(functions.get()); ++i) {
-        PyObject* const function = PyTuple_GET_ITEM(functions.get(), i);
-        const ref answer = ref::steal(PyObject_Vectorcall(
-            function, arguments + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
-        if (!answer && report_failure(kind, function, task) < 0) return -1;
-    }
-    return 0;
+#if PY_VERSION_HEX >= 0x030D0000
+    PyTime_t now = 0;
+    if (PyTime_PerfCounter(&now) < 0) PyErr_Clear();  // it cannot fail where it has worked
+    return static_cast<double>(now) * 1e-9;
+#else
+    return static_cast<double>(_PyTime_GetPerfCounter()) * 1e-9;
+#endif
 }
 
 // The task whose step this is; null without an exception: somebody drives the coroutine by hand.
@@ -90,7 +60,12 @@ ref task_of_this_step() noexcept {
 
 int tell_ready(steps& self, PyObject* task) noexcept {
     self.told_ready = true;
-    return call(on_ready, task);
+    return call_hooks(on_ready, task);
+}
+
+void end(steps& self) noexcept {
+    self.ended = true;
+    const ref dropped = ref::steal(std::exchange(self.task, nullptr));
 }
 
 // ---- on_ready: what the task waits for is done
@@ -127,44 +102,43 @@ struct step_account {
 };
 
 int before(steps& self, step_account& account) noexcept {
-    account.task = task_of_this_step();
+    account.task = self.task != nullptr ? ref::share(self.task) : task_of_this_step();
     if (!account.task) return 0;
-    if (!self.told_ready && call(on_ready, account.task.get()) < 0) return -1;
+    if (!self.told_ready && call_hooks(on_ready, account.task.get()) < 0) return -1;
     self.told_ready = false;
-    if (call(before_run, account.task.get()) < 0) return -1;
-    if (on_slow.functions == nullptr) return 0;
-    account.begin_s = now_s();
-    return account.begin_s < 0 ? -1 : 0;
+    if (call_hooks(before_run, account.task.get()) < 0) return -1;
+    if (on_slow) account.begin_s = now_s();
+    return 0;
 }
 
 int tell_slow(const step_account& account) noexcept {
     const double took_s = now_s() - account.begin_s;
-    if (PyErr_Occurred() != nullptr) return -1;
     const ref loop = ref::steal(bridge::running_loop());
     if (!loop) return -1;
-    const ref limit = ref::steal(PyObject_GetAttrString(loop.get(), "slow_callback_duration"));
+    static PyObject* const word = PyUnicode_InternFromString("slow_callback_duration");
+    const ref limit = ref::steal(PyObject_GetAttr(loop.get(), word));
     const double limit_s = limit ? PyFloat_AsDouble(limit.get()) : -1;
     if (PyErr_Occurred() != nullptr) return -1;
-    if (took_s < limit_s) return 0;
-    const ref seconds = ref::steal(PyFloat_FromDouble(took_s));
-    return seconds ? call(on_slow, account.task.get(), seconds.get()) : -1;
+    return took_s < limit_s ? 0 : call_hooks(on_slow, account.task.get(), true, took_s);
 }
 
 int after(steps& self, const step_account& account, PyObject* yielded) noexcept {
     if (!account.task) return 0;
-    if (call(after_run, account.task.get()) < 0) return -1;
+    if (call_hooks(after_run, account.task.get()) < 0) return -1;
     if (account.begin_s >= 0 && tell_slow(account) < 0) return -1;
-    if (yielded != nullptr && on_ready.functions != nullptr)
-        return watch(self, yielded, account.task.get());
+    if (yielded != nullptr && on_ready) return watch(self, yielded, account.task.get());
     return 0;
 }
 
 // Hooks after a step that ended as `result`; what the step raised stays set.
 PySendResult finish(steps& self, const step_account& account, PySendResult result,
                     PyObject** out) noexcept {
+    if (result != PYGEN_NEXT) end(self);
+    if (!after_run && !on_ready && account.begin_s < 0) return result;
     ref raised = bridge::take_exception();
     if (after(self, account, result == PYGEN_NEXT ? *out : nullptr) < 0) {
         Py_CLEAR(*out);
+        end(self);
         ref ending = bridge::take_exception();
         if (raised) PyException_SetContext(ending.get(), raised.release());
         bridge::restore_exception(std::move(ending));
@@ -179,6 +153,7 @@ PySendResult interrupt(steps& self, PyObject** out) noexcept {
     const ref why = bridge::take_exception();
     *out = PyObject_CallMethod(self.inner, "throw", "O", why.get());
     if (*out != nullptr) return PYGEN_NEXT;
+    end(self);
     if (PyErr_ExceptionMatches(PyExc_StopIteration) == 0) return PYGEN_ERROR;
     const ref stop = bridge::take_exception();
     *out = PyObject_GetAttrString(stop.get(), "value");
@@ -188,8 +163,12 @@ PySendResult interrupt(steps& self, PyObject** out) noexcept {
 PySendResult step(PyObject* object, PyObject* value, PyObject** out) {
     steps& self = self_of(object);
     self.begun = true;
-    if (!step_hooks_set) return PyIter_Send(self.inner, value, out);
     *out = nullptr;
+    if (!step_hooks_set) {
+        const PySendResult result = PyIter_Send(self.inner, value, out);
+        if (result != PYGEN_NEXT) end(self);
+        return result;
+    }
     step_account account;
     if (before(self, account) < 0) return interrupt(self, out);
     return finish(self, account, PyIter_Send(self.inner, value, out), out);
@@ -217,8 +196,12 @@ PyObject* throw_in(PyObject* object, PyObject* arguments) {
     const ref inner_throw = ref::steal(PyObject_GetAttrString(self.inner, "throw"));
     if (!inner_throw) return nullptr;
     self.begun = true;
-    if (!step_hooks_set) return PyObject_CallObject(inner_throw.get(), arguments);
     PyObject* out = nullptr;
+    if (!step_hooks_set) {
+        out = PyObject_CallObject(inner_throw.get(), arguments);
+        if (out == nullptr) end(self);
+        return out;
+    }
     step_account account;
     if (before(self, account) < 0) {
         const PySendResult result = interrupt(self, &out);
@@ -230,6 +213,7 @@ PyObject* throw_in(PyObject* object, PyObject* arguments) {
 }
 
 PyObject* close(PyObject* object, PyObject*) {
+    end(self_of(object));
     return PyObject_CallMethod(self_of(object).inner, "close", nullptr);
 }
 
@@ -252,11 +236,13 @@ PyObject* represent(PyObject* object) {
 int traverse(PyObject* object, visitproc visit, void* arg) {
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self_of(object).inner);
+    Py_VISIT(self_of(object).task);
     return 0;
 }
 
 int clear(PyObject* object) {
     Py_CLEAR(self_of(object).inner);
+    Py_CLEAR(self_of(object).task);
     return 0;
 }
 
@@ -265,7 +251,10 @@ void deallocate(PyObject* object) {
     PyObject_GC_UnTrack(object);
     if (self_of(object).weak_references != nullptr) PyObject_ClearWeakRefs(object);
     clear(object);
-    PyObject_GC_Del(object);
+    if (spare_count < spare_max)
+        spare[spare_count++] = &self_of(object);
+    else
+        PyObject_GC_Del(object);
     Py_DECREF(type);
 }
 
@@ -300,30 +289,12 @@ PyType_Spec spec = {"ringloop._native.Steps", sizeof(steps), 0,
                         Py_TPFLAGS_IMMUTABLETYPE,
                     slots};
 
-// ---- registration
-
-PyObject* set_step_hooks(PyObject*, PyObject* arguments) {
-    hook_kind* const kinds[] = {&on_ready, &before_run, &after_run, &on_slow};
-    PyObject* given[4];
-    PyObject* reporter = nullptr;
-    if (PyArg_ParseTuple(arguments, "O!O!O!O!O", &PyTuple_Type, &given[0], &PyTuple_Type, &given[1],
-                         &PyTuple_Type, &given[2], &PyTuple_Type, &given[3], &reporter) == 0)
-        return nullptr;
-    bool any = false;
-    for (std::size_t i = 0; i < 4; ++i) {
-        const bool used = PyTuple_GET_SIZE(given[i]) != 0;
-        any = any || used;
-        const ref old =
-            ref::steal(std::exchange(kinds[i]->functions, used ? Py_NewRef(given[i]) : nullptr));
-    }
-    const ref old = ref::steal(std::exchange(report, Py_NewRef(reporter)));
-    step_hooks_set = any;
-    Py_RETURN_NONE;
+steps* allocate() noexcept {
+    if (spare_count == 0) return PyObject_GC_New(steps, steps_type);
+    steps* made = spare[--spare_count];
+    PyObject_Init(reinterpret_cast<PyObject*>(made), steps_type);
+    return made;
 }
-
-PyMethodDef functions[] = {{"_set_step_hooks", set_step_hooks, METH_VARARGS,
-                            "(on_ready, before_run, after_run, on_slow: tuples, report)"},
-                           {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
@@ -335,32 +306,31 @@ ref with_hooks(PyObject* coro) noexcept {
         if (is_one < 0) return {};
         if (is_one == 0) return ref::share(coro);  // the task's constructor refuses it
     }
-    steps* made = PyObject_GC_New(steps, steps_type);
+    steps* made = allocate();
     if (made == nullptr) return {};
     made->inner = Py_NewRef(coro);
-    made->weak_references = nullptr;
-    made->begun = made->told_ready = false;
+    made->task = made->weak_references = nullptr;
+    made->begun = made->ended = made->told_ready = false;
     PyObject_GC_Track(made);
     return ref::steal(reinterpret_cast<PyObject*>(made));
 }
 
-int tell_created(PyObject* coro, PyObject* task) noexcept {
-    if (on_ready.functions == nullptr || !Py_IS_TYPE(coro, steps_type)) return 0;
+int tell_created(PyObject* coro, PyObject* task, bool its_own) noexcept {
+    if (!Py_IS_TYPE(coro, steps_type)) return 0;
     steps& self = self_of(coro);
+    if (its_own && !self.ended) Py_XSETREF(self.task, Py_NewRef(task));
     // An eager task's came with its first step.
-    return self.begun || self.told_ready ? 0 : tell_ready(self, task);
+    return !on_ready || self.begun || self.told_ready ? 0 : tell_ready(self, task);
 }
 
 int add_step_types(PyObject* module) noexcept {
     const ref asyncio = ref::steal(PyImport_ImportModule("asyncio"));
-    const ref time = ref::steal(PyImport_ImportModule("time"));
-    if (!asyncio || !time) return -1;
+    if (!asyncio) return -1;
     current_task_function = PyObject_GetAttrString(asyncio.get(), "current_task");
     is_coroutine_function = PyObject_GetAttrString(asyncio.get(), "iscoroutine");
-    clock_function = PyObject_GetAttrString(time.get(), "perf_counter");
     steps_type = reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &spec, nullptr));
     if (current_task_function == nullptr || is_coroutine_function == nullptr ||
-        clock_function == nullptr || steps_type == nullptr)
+        steps_type == nullptr)
         return -1;
     const ref abc = ref::steal(PyImport_ImportModule("collections.abc"));
     const ref coroutine = abc ? ref::steal(PyObject_GetAttrString(abc.get(), "Coroutine")) : ref();
@@ -368,7 +338,7 @@ int add_step_types(PyObject* module) noexcept {
         coroutine ? ref::steal(PyObject_CallMethod(coroutine.get(), "register", "O",
                                                    reinterpret_cast<PyObject*>(steps_type)))
                   : ref();
-    return answer ? PyModule_AddFunctions(module, functions) : -1;
+    return answer ? add_step_hooks(module) : -1;
 }
 
 }  // namespace ringloop::python

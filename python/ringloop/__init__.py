@@ -13,11 +13,11 @@ from ._coalesce import coalesce
 from ._handover import attach, detach, recv_handle, send_handle
 from ._leakcheck import LeakError, leakcheck
 from ._mixin import mixin
-from ._native import Awaitable, FdConflictError, HandleProducer
+from ._native import Awaitable, FdConflictError, HandleProducer, NativeTask
 from ._owned import OwnedFd
 from ._owners import fdinfo
 from ._print_tasks import print_tasks
-from ._task_factory import NativeTask, task_factory
+from ._task_factory import task_factory
 from .clock import VirtualClock
 from .files import open
 from .handle import SharedHandle

@@ -1,4 +1,4 @@
-"""task_factory() and NativeTask: tasks with a number, and with the hooks of ringloop.hooks.
+"""task_factory(): tasks with a number (NativeTask), and with the hooks of ringloop.hooks.
 
 What runs per task is native (_native.TaskFactory). Thread: the loop's.
 """
@@ -6,36 +6,11 @@ What runs per task is native (_native.TaskFactory). Thread: the loop's.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from . import _native
-
-_T = TypeVar("_T")
-_numbers = itertools.count(1)
-
-
-class NativeTask(asyncio.Task[_T]):
-    """A task of asyncio's with a number: node_id, of this process's NativeTasks its own.
-
-    It is made by task_factory(), or by hand as asyncio.Task is.
-    """
-
-    _node_id = 0
-
-    @property
-    def node_id(self) -> int:
-        """1 or more, never used twice; drawn when it is first asked for."""
-        if self._node_id == 0:
-            self._node_id = next(_numbers)
-        return self._node_id
-
-    def set_name(self, value: object) -> None:
-        """The task's name, of str(value)."""
-        if value is not None:  # asyncio's create_task() of 3.13.0 gives it, for no name
-            super().set_name(value)
 
 
 def task_factory(
@@ -59,4 +34,4 @@ def task_factory(
         )
     if eager and sys.version_info < (3, 12):
         raise RuntimeError("eager tasks need Python 3.12")
-    return _native._task_factory(NativeTask, factory, eager)
+    return _native._task_factory(factory, eager)

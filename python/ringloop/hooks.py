@@ -2,14 +2,16 @@
 
 They see the tasks that are made while a hook is set: on ringloop's loops all of them, on asyncio's
 and uvloop's those of a loop with ringloop.task_factory(). Without hooks nothing is called and no
-task is changed. Registrations belong to the process, add() and remove() to any thread; hooks are
-called on the task's loop's thread, in the task's context.
+task is changed. A hook is a Python callable, or a C function (<ringloop/hooks.h>), which is called
+without a Python object being made for it. Registrations belong to the process, add() and remove()
+to any thread; hooks are called on the task's loop's thread, in the task's context.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -28,7 +30,7 @@ _registrations: list[Registration] = []
 class Registration:
     """What add() gives: remove() ends it, as does leaving it by `with`."""
 
-    def __init__(self, hooks: dict[str, Callable[..., object]]) -> None:
+    def __init__(self, hooks: dict[str, object]) -> None:
         self._hooks = hooks
 
     def remove(self) -> None:
@@ -67,8 +69,15 @@ def add(
 
     They are plain functions and should be quick. What one raises goes to the loop's exception
     handler, with the hook's kind and function, and changes nothing for the step; KeyboardInterrupt
-    and SystemExit end it as if its coroutine had raised them. TypeError for what is no plain
-    function, and where none is given.
+    and SystemExit end it as if its coroutine had raised them.
+
+    In C they are one type, void (*)(PyObject* subject, double seconds, void* context): given as a
+    capsule of ringloop_hook_new(), or as a ctypes function with restype None and argtypes
+    (c_void_p, c_double, c_void_p), whose context is null. They are called with the GIL held.
+    <ringloop/hooks.h> says more.
+
+    TypeError for what is no plain function, for a capsule of another name, for a ctypes function of
+    another type, and where none is given; ValueError for a null pointer.
     """
     given = {
         "before_run": before_run,
@@ -77,12 +86,9 @@ def add(
         "on_idle": on_idle,
         "on_slow": on_slow,
     }
-    hooks = {kind: function for kind, function in given.items() if function is not None}
+    hooks = {kind: _checked(kind, hook) for kind, hook in given.items() if hook is not None}
     if not hooks:
         raise TypeError(f"hooks.add() takes at least one of {', '.join(given)}")
-    for kind, function in hooks.items():
-        if not callable(function) or inspect.iscoroutinefunction(function):
-            raise TypeError(f"{kind} is a plain function, not {function!r}")
     registration = Registration(hooks)
     with _lock:
         _registrations.append(registration)
@@ -90,7 +96,38 @@ def add(
     return registration
 
 
-def _of(kind: str) -> tuple[Callable[..., object], ...]:
+def _checked(kind: str, hook: object) -> object:
+    """What the native half takes: a callable, a capsule, or (address, ctypes function)."""
+    ctypes: Any = sys.modules.get("ctypes")  # not imported: then nobody has a function of it
+    if ctypes is not None and isinstance(hook, ctypes._CFuncPtr):
+        return _from_ctypes(kind, hook, ctypes)
+    if _native._check_hook_capsule(kind, hook):
+        return hook
+    if not callable(hook) or inspect.iscoroutinefunction(hook):
+        raise TypeError(f"{kind} is a plain function, not {hook!r}")
+    return hook
+
+
+def _from_ctypes(kind: str, hook: Any, ctypes: Any) -> tuple[int, object]:
+    subjects = (ctypes.c_void_p, ctypes.py_object)
+    declared = tuple(hook.argtypes or ())
+    if (
+        hook.restype is not None
+        or declared[1:] != (ctypes.c_double, ctypes.c_void_p)
+        or declared[0] not in subjects
+    ):
+        raise TypeError(
+            f"{kind} is a ctypes function of another type: set its restype to None and its "
+            "argtypes to (c_void_p, c_double, c_void_p), the type ringloop_hook of "
+            "<ringloop/hooks.h>"
+        )
+    address = ctypes.cast(hook, ctypes.c_void_p).value
+    if not address:
+        raise ValueError(f"{kind} is a ctypes function at the null pointer")
+    return address, hook
+
+
+def _of(kind: str) -> tuple[object, ...]:
     return tuple(each._hooks[kind] for each in _registrations if kind in each._hooks)
 
 
@@ -140,11 +177,12 @@ class _Idle:
             loop.call_soon(self._look)  # comes after all that is ready now
             return
         self._looks = False
-        for function in _of("on_idle"):
+        for hook in _of("on_idle"):
             try:
-                function(loop)
+                _native._call_hook(hook, loop)
             except Exception as error:
-                _report("on_idle", function, error, loop)
+                shown = hook[1] if isinstance(hook, tuple) else hook
+                _report("on_idle", shown, error, loop)
 
 
 _idle: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Idle] = weakref.WeakKeyDictionary()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import ctypes
 import gc
 import io
 import sys
@@ -405,3 +406,108 @@ def test_a_wrong_hook_is_named() -> None:
         hooks.add(before_run=5)
     with pytest.raises(TypeError, match="on_idle is a plain function, not <function"):
         hooks.add(on_idle=hook)
+
+
+# ---- native hooks
+
+
+Native = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p)
+
+
+def test_a_native_hook_is_called_around_each_step(hooked: Any) -> None:
+    async def main() -> None:
+        capsule = ringloop._native._probe_hook()
+        before = ringloop._native._probe_hook_calls()
+        with hooks.add(before_run=capsule, after_run=capsule):
+            assert await named(three_steps(), "t") == "done"
+        assert ringloop._native._probe_hook_calls() - before == 2 * 3
+        await named(three_steps(), "t")
+        assert ringloop._native._probe_hook_calls() - before == 2 * 3
+
+    hooked(main)
+
+
+def test_native_hooks_get_the_task_and_the_time(hooked: Any) -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().slow_callback_duration = 0
+        calls: list[tuple[Any, ...]] = []
+
+        def note(kind: str) -> Any:
+            return Native(lambda subject, seconds, context:
+                          calls.append((kind, subject, seconds > 0, context)))
+
+        with hooks.add(**{kind: note(kind) for kind in STEP_KINDS}):
+            task = named(three_steps(), "t")
+            await task
+        mine = [call for call in calls if call[1] == id(task)]
+        assert mine == [(kind, id(task), kind == "on_slow", None) for kind in STEP_KINDS] * 3
+
+    hooked(main)
+
+
+def test_native_and_python_hooks_keep_their_order(hooked: Any) -> None:
+    async def main() -> None:
+        order: list[int] = []
+        native = Native(lambda *_: order.append(2))
+        with hooks.add(before_run=lambda _: order.append(1)), hooks.add(before_run=native), \
+             hooks.add(before_run=lambda _: order.append(3)):
+            await asyncio.create_task(asyncio.sleep(0))
+        assert order[:6] == [1, 2, 3] * 2
+
+    hooked(main)
+
+
+def test_a_native_on_idle_gets_the_loop(hooked: Any) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        idle = loop.create_future()
+
+        def note(subject: int, seconds: float, context: None) -> None:
+            if not idle.done():
+                idle.set_result((subject, seconds, context))
+
+        with hooks.add(on_idle=Native(note)):
+            await asyncio.create_task(asyncio.sleep(0))
+            assert await idle == (id(loop), 0.0, None)
+
+    hooked(main)
+
+
+@pytest.mark.parametrize("kind", ["before_run", "on_idle"])
+def test_what_a_native_hook_leaves_set_is_reported(hooked: Any, kind: str) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        reports: list[dict[str, Any]] = []
+        loop.set_exception_handler(lambda _, report: reports.append(report))
+        address = ctypes.cast(ctypes.pythonapi.PyErr_NoMemory, ctypes.c_void_p).value
+        raises = Native(address)
+        with hooks.add(**{kind: raises}):
+            assert await asyncio.create_task(three_steps()) == "done"
+            while not reports:
+                await asyncio.sleep(0)
+        assert reports[0]["message"] == f"ringloop.hooks: {kind} hook {raises!r} failed"
+        assert isinstance(reports[0]["exception"], MemoryError)
+
+    hooked(main)
+
+
+def test_a_wrong_native_hook_is_named() -> None:
+    with pytest.raises(TypeError, match='before_run is a capsule named "ringloop._native.api": a '
+                                        'native hook\'s is named "ringloop.hook"'):
+        hooks.add(before_run=ringloop._native.api)
+    for wrong in (ctypes.CFUNCTYPE(None)(print), ctypes.CFUNCTYPE(ctypes.c_int, *Native._argtypes_)(
+                  print), ctypes.CDLL(None).abs):
+        with pytest.raises(TypeError, match="on_idle is a ctypes function of another type: set "):
+            hooks.add(on_idle=wrong)
+    with pytest.raises(ValueError, match="after_run is a ctypes function at the null pointer"):
+        hooks.add(after_run=Native(0))
+
+
+def test_a_capsule_goes_with_its_registration() -> None:
+    capsule = ringloop._native._probe_hook()
+    held = sys.getrefcount(capsule)
+    registration = hooks.add(before_run=capsule, on_slow=capsule)
+    assert sys.getrefcount(capsule) > held
+    registration.remove()
+    del registration
+    assert sys.getrefcount(capsule) == held

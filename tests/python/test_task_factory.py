@@ -164,6 +164,31 @@ def test_a_task_is_freed_with_its_last_reference(on_host: Run) -> None:
     on(on_host, main, ringloop.task_factory())
 
 
+def test_a_pending_task_that_is_dropped_is_told_of(on_host: Run) -> None:
+    class Own(ringloop.NativeTask[Any]):
+        pass
+
+    async def waits() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        reports: list[Any] = []
+        loop.set_exception_handler(lambda _, report: reports.append(report["message"]))
+        for task_type in (ringloop.NativeTask, Own):
+            task: Any = task_type(waits(), loop=loop, name="dropped")
+            assert task.get_name() == "dropped" and task.node_id == task.node_id
+            task.note = "its own"                   # a task has a dictionary
+            await asyncio.sleep(0)
+            gone = weakref.ref(task)
+            del task
+            gc.collect()
+            assert gone() is None
+        assert reports == ["Task was destroyed but it is pending!"] * 2
+
+    on_host(main())
+
+
 def test_what_is_no_coroutine_is_refused_as_by_asyncio(on_host: Run) -> None:
     async def main() -> None:
         loop: Any = asyncio.get_running_loop()

@@ -1,0 +1,90 @@
+// The type is derived at run time from asyncio.Task, whose layout is CPython's own: the number
+// stands behind it. Contract in native_task.hpp.
+#include "native_task.hpp"
+
+#include <cstdint>
+
+#include "ringloop/bridge/python/ref.hpp"
+
+namespace ringloop::python {
+
+using bridge::ref;
+
+PyObject* native_task_type = nullptr;
+
+namespace {
+
+Py_ssize_t number_offset = 0;
+std::uint64_t last_number = 0;
+destructor base_dealloc = nullptr;
+PyObject* base_set_name = nullptr;
+
+std::uint64_t& number_of(PyObject* self) noexcept {
+    return *reinterpret_cast<std::uint64_t*>(reinterpret_cast<char*>(self) + number_offset);
+}
+
+PyObject* get_node_id(PyObject* self, void*) noexcept {
+    std::uint64_t& number = number_of(self);
+    if (number == 0) number = ++last_number;
+    return PyLong_FromUnsignedLongLong(number);
+}
+
+// asyncio's create_task() of Python 3.13.0 gives None for no name.
+PyObject* set_name(PyObject* self, PyObject* value) noexcept {
+    if (value == Py_None) Py_RETURN_NONE;
+    PyObject* arguments[] = {self, value};
+    return PyObject_Vectorcall(base_set_name, arguments, 2, nullptr);
+}
+
+// Without the detour that classes written in Python take.
+void dealloc(PyObject* self) noexcept {
+    if (PyObject_CallFinalizerFromDealloc(self) < 0) return;  // resurrected
+    base_dealloc(self);
+}
+
+PyMethodDef methods[] = {{"set_name", set_name, METH_O,
+                          "set_name($self, value, /)\n--\n\nThe task's name, of str(value)."},
+                         {nullptr, nullptr, 0, nullptr}};
+
+PyGetSetDef attributes[] = {
+    {"node_id", get_node_id, nullptr,
+     "1 or more, of this process's NativeTasks its own; drawn when it is first asked for.",
+     nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+constexpr const char* doc =
+    "A task of asyncio's with a number: node_id.\n\n"
+    "It is made by task_factory(), or by hand as asyncio.Task is.";
+
+ref make_type(PyObject* module, PyTypeObject* base) noexcept {
+    // A static type's destructor leaves the type's reference to the generic one (Python 3.11).
+    const bool own_dealloc = (base->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0;
+    PyType_Slot slots[] = {
+        {Py_tp_doc, const_cast<char*>(doc)},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, attributes},
+        {own_dealloc ? Py_tp_dealloc : 0, reinterpret_cast<void*>(dealloc)},
+        {0, nullptr},
+    };
+    number_offset = base->tp_basicsize;
+    PyType_Spec spec = {"ringloop.NativeTask",
+                        static_cast<int>(number_offset) + static_cast<int>(sizeof(std::uint64_t)),
+                        0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+    base_dealloc = base->tp_dealloc;
+    const ref bases = ref::steal(PyTuple_Pack(1, reinterpret_cast<PyObject*>(base)));
+    return bases ? ref::steal(PyType_FromModuleAndSpec(module, &spec, bases.get())) : ref();
+}
+
+}  // namespace
+
+int add_native_task_type(PyObject* module) noexcept {
+    const ref tasks = ref::steal(PyImport_ImportModule("asyncio.tasks"));
+    const ref base = tasks ? ref::steal(PyObject_GetAttrString(tasks.get(), "Task")) : ref();
+    if (!base) return -1;
+    base_set_name = PyObject_GetAttrString(base.get(), "set_name");
+    native_task_type = make_type(module, reinterpret_cast<PyTypeObject*>(base.get())).release();
+    if (base_set_name == nullptr || native_task_type == nullptr) return -1;
+    return PyModule_AddObjectRef(module, "NativeTask", native_task_type);
+}
+
+}  // namespace ringloop::python
