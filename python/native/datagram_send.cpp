@@ -275,6 +275,7 @@ int send_datagram(datagram_state& t, PyObject* given, PyObject* address) noexcep
 
 PyObject* datagram_sendto(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                           PyObject* keywords) noexcept {
+    if (!on_its_thread(self, "transport.sendto()")) return nullptr;
     PyObject* values[2] = {nullptr, nullptr};
     const Py_ssize_t named = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
     bool good = count <= 2;

@@ -16,9 +16,11 @@ datagram_names words = {};
 // ---- methods
 
 PyObject* m_close(PyObject* self, PyObject*) noexcept {
+    if (!on_its_thread(self, "transport.close()")) return nullptr;
     return none_or_error(datagram_close(datagram_of(self)));
 }
 PyObject* m_abort(PyObject* self, PyObject*) noexcept {
+    if (!on_its_thread(self, "transport.abort()")) return nullptr;
     return none_or_error(datagram_force_close(datagram_of(self), Py_None));
 }
 PyObject* m_force_close(PyObject* self, PyObject* exception) noexcept {
@@ -37,11 +39,13 @@ PyObject* m_is_reading(PyObject* self, PyObject*) noexcept {
     return PyBool_FromLong(!t.closing && !t.paused);
 }
 PyObject* m_pause_reading(PyObject* self, PyObject*) noexcept {
+    if (!on_its_thread(self, "transport.pause_reading()")) return nullptr;
     datagram_state& t = datagram_of(self);
     if (!t.closing) t.paused = true;
     Py_RETURN_NONE;
 }
 PyObject* m_resume_reading(PyObject* self, PyObject*) noexcept {
+    if (!on_its_thread(self, "transport.resume_reading()")) return nullptr;
     return none_or_error(datagram_resume_reading(datagram_of(self)));
 }
 PyObject* m_set_protocol(PyObject* self, PyObject* protocol) noexcept {

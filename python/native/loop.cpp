@@ -320,7 +320,18 @@ bridge::loop_host* host_if_own(PyObject* object) noexcept {
     return is_loop(object) ? cast(object)->state.host.get() : nullptr;
 }
 
+// check_thread(loop, what), for transports in Python
+PyObject* check_thread_of(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
+    const bool good = count == 2 && is_loop(arguments[0]);
+    const char* what = good ? PyUnicode_AsUTF8(arguments[1]) : nullptr;
+    if (!good) PyErr_SetString(PyExc_TypeError, "check_thread(loop, what)");
+    if (what == nullptr || check_thread(cast(arguments[0]), what) < 0) return nullptr;
+    Py_RETURN_NONE;
+}
+
 PyMethodDef module_functions[] = {
+    {"check_thread", bridge::method(check_thread_of), METH_FASTCALL,
+     "In debug mode: AffinityError where the loop runs in another thread."},
     {"ledger", ledger_dict, METH_NOARGS,
      "Live counts of everything that a test must leave at zero."},
     {"_after_fork_in_child", after_fork_in_child, METH_NOARGS, nullptr},
@@ -386,14 +397,21 @@ int raise_closed(loop_object* loop) noexcept {
     return -1;
 }
 
+int check_thread(loop_object* loop, const char* what) noexcept {
+    const loop_state& state = loop->state;
+    const unsigned long here = PyThread_get_thread_ident();
+    if (!loop->debug || !state.running || state.last_thread == here) return 0;
+    PyErr_Format(bridge::affinity_error(),
+                 "Non-thread-safe operation invoked on an event loop other than the current one: "
+                 "%s in thread %lu, the loop runs in thread %lu; loop.call_soon_threadsafe() "
+                 "brings a call there",
+                 what, here, state.last_thread);
+    return -1;
+}
+
 int check_debug(loop_object* loop, PyObject* callback, const char* name, bool thread) noexcept {
     if (!loop->debug) return 0;
-    if (thread && loop->state.running && loop->state.last_thread != PyThread_get_thread_ident()) {
-        PyErr_SetString(
-            PyExc_RuntimeError,
-            "Non-thread-safe operation invoked on an event loop other than the current one");
-        return -1;
-    }
+    if (thread && check_thread(loop, name) < 0) return -1;
     ref done =
         ref::steal(PyObject_CallMethod(object(loop), "_check_callback", "Os", callback, name));
     return done ? 0 : -1;

@@ -44,6 +44,9 @@ int raise_closed(loop_object* loop) noexcept;
 // A child's copy of its parent's loop: closed, too, and what it has queued is the parent's to send.
 [[nodiscard]] bool loop_is_forked(loop_object* loop) noexcept;
 [[nodiscard]] bool loop_debug(loop_object* loop) noexcept;
+// In debug mode: 0, or -1 with AffinityError set: the loop runs in another thread. `what` was
+// called.
+[[nodiscard]] int check_thread(loop_object* loop, const char* what) noexcept;
 
 // The loop's own call_soon with at most one argument (argument may be null) in `context` (null: the
 // current one). 0, or -1 with a Python exception set.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "loop_object.hpp"
+#include "ringloop/bridge/python/errors.hpp"
 
 namespace ringloop::python {
 
@@ -211,12 +212,13 @@ int adopt(loop_object* loop) noexcept {
     loop_state& state = loop->state;
     if (state.last_thread != 0 && state.last_thread != thread && !io_of(loop).adopt_thread()) {
         PyErr_SetString(
-            PyExc_RuntimeError,
+            bridge::affinity_error(),
             "this loop has operations in flight (a send, a file) that were started in another "
             "thread and cannot move: let them finish there before running the loop here");
         return -1;
     }
     state.last_thread = thread;
+    state.host->thread = thread;
     return 0;
 }
 

@@ -99,6 +99,7 @@ PyObject* writer_write(PyObject* self, PyObject* data) noexcept {
     ref transport = ref::steal(PyObject_GetAttr(self, stream_name()._transport));
     if (!transport) return nullptr;
     if (is_transport(transport.get())) {
+        if (!on_its_thread(transport.get(), "writer.write()")) return nullptr;
         if (transport_write(state_of(transport.get()), data) < 0) return nullptr;
     } else {
         ref done =

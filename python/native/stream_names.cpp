@@ -24,6 +24,7 @@ int load_stream_names() noexcept {
         {&table._client_connected_cb, "_client_connected_cb"},
         {&table._eof, "_eof"},
         {&table._exception, "_exception"},
+        {&table._loop, "_loop"},
         {&table._limit, "_limit"},
         {&table._maybe_resume_transport, "_maybe_resume_transport"},
         {&table._paused, "_paused"},

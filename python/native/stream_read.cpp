@@ -5,6 +5,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "ringloop/bridge/python/errors.hpp"
+
 namespace ringloop::python {
 
 using bridge::ref;
@@ -150,8 +152,15 @@ void stream_read::start(bridge::loop_host&, bridge::awaitable& owner) noexcept {
 
 bool stream_read::park() noexcept {
     PyObject* reader = reader_.get();
-    ref waiter = ref::steal(PyObject_GetAttr(reader, stream_name()._waiter));
+    const ref loop = ref::steal(PyObject_GetAttr(reader, stream_name()._loop));
+    ref waiter = loop ? ref::steal(PyObject_GetAttr(reader, stream_name()._waiter)) : ref();
     if (!waiter) return false;
+    if (loop.get() != owner_->loop) {
+        PyErr_Format(bridge::affinity_error(),
+                     "this StreamReader belongs to %R and cannot be waited for on %R", loop.get(),
+                     owner_->loop);
+        return false;
+    }
     if (waiter.get() != Py_None) {
         const char* name = kind_ == read_kind::some      ? "read"
                            : kind_ == read_kind::exactly ? "readexactly"

@@ -100,6 +100,7 @@ struct stream_names {
     PyObject* _eof;
     PyObject* _exception;
     PyObject* _limit;
+    PyObject* _loop;
     PyObject* _maybe_resume_transport;
     PyObject* _paused;
     PyObject* _protocol;

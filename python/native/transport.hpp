@@ -109,6 +109,14 @@ extern base_slots slots;
     return loop != nullptr && !loop_is_closed(loop);
 }
 
+// In debug mode: false with AffinityError set, the loop runs in another thread. `what` was called.
+[[nodiscard]] inline bool on_its_thread(PyObject* transport, const char* what) noexcept {
+    PyObject* loop = slot(transport, slots.loop);
+    if (loop == nullptr || loop == Py_None || !loop_debug(reinterpret_cast<loop_object*>(loop)))
+        return true;
+    return check_thread(reinterpret_cast<loop_object*>(loop), what) == 0;
+}
+
 // What methods and attributes of a transport return.
 [[nodiscard]] inline PyObject* none_or_error(int result) noexcept {
     return result < 0 ? nullptr : Py_NewRef(Py_None);

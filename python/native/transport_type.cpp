@@ -21,21 +21,26 @@ using bridge::ref;
 // ---- methods
 
 PyObject* m_write(PyObject* self, PyObject* data) noexcept {
+    if (!on_its_thread(self, "transport.write()")) return nullptr;
     return none_or_error(transport_write(state_of(self), data));
 }
 PyObject* m_writelines(PyObject* self, PyObject* lines) noexcept {
+    if (!on_its_thread(self, "transport.writelines()")) return nullptr;
     return none_or_error(transport_writelines(state_of(self), lines));
 }
 PyObject* m_write_eof(PyObject* self, PyObject*) noexcept {
+    if (!on_its_thread(self, "transport.write_eof()")) return nullptr;
     return none_or_error(transport_write_eof(state_of(self)));
 }
 PyObject* m_can_write_eof(PyObject*, PyObject*) noexcept {
     Py_RETURN_TRUE;
 }
 PyObject* m_close(PyObject* self, PyObject*) noexcept {
+    if (!on_its_thread(self, "transport.close()")) return nullptr;
     return none_or_error(transport_close(state_of(self)));
 }
 PyObject* m_abort(PyObject* self, PyObject*) noexcept {
+    if (!on_its_thread(self, "transport.abort()")) return nullptr;
     return none_or_error(transport_force_close(state_of(self), Py_None));
 }
 PyObject* m_force_close(PyObject* self, PyObject* exception) noexcept {
@@ -45,9 +50,11 @@ PyObject* m_is_closing(PyObject* self, PyObject*) noexcept {
     return PyBool_FromLong(state_of(self).closing);
 }
 PyObject* m_pause_reading(PyObject* self, PyObject*) noexcept {
+    if (!on_its_thread(self, "transport.pause_reading()")) return nullptr;
     return none_or_error(transport_pause_reading(state_of(self)));
 }
 PyObject* m_resume_reading(PyObject* self, PyObject*) noexcept {
+    if (!on_its_thread(self, "transport.resume_reading()")) return nullptr;
     return none_or_error(transport_resume_reading(state_of(self)));
 }
 PyObject* m_is_reading(PyObject* self, PyObject*) noexcept {

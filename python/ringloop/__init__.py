@@ -13,7 +13,7 @@ from ._coalesce import coalesce
 from ._handover import attach, detach, recv_handle, send_handle
 from ._leakcheck import LeakError, leakcheck
 from ._mixin import mixin
-from ._native import Awaitable, FdConflictError, HandleProducer, NativeTask
+from ._native import AffinityError, Awaitable, FdConflictError, HandleProducer, NativeTask
 from ._owned import OwnedFd
 from ._owners import fdinfo
 from ._print_tasks import print_tasks
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AffinityError",
     "Awaitable",
     "Capabilities",
     "EventLoop",

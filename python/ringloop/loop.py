@@ -60,7 +60,8 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
     environment variable RINGLOOP_BACKEND, else "auto". An explicit choice that cannot be met raises
     OSError. clock: "virtual" or a clock as ringloop.VirtualClock, by which every timer of the loop
     goes then: for tests. Further options: submission_entries, completion_entries, buffer_count (a
-    power of two), buffer_size (bytes of each receive buffer).
+    power of two), buffer_size (bytes of each receive buffer). RINGLOOP_DEBUG=1 in the environment
+    turns debug mode on.
     """
 
     _thread_id: int | None = None
@@ -81,6 +82,8 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
         if not os.environ.get("RINGLOOP_KEEP_MALLOC"):
             _native._tune_malloc()
         base_events.BaseEventLoop.__init__(self)
+        if os.environ.get("RINGLOOP_DEBUG", "0") not in ("", "0"):
+            self.set_debug(True)
         _log_choice(self._capabilities())
 
     # ---- running
@@ -127,12 +130,17 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
     def close(self) -> None:
         """Closes the loop: nothing of it is in flight afterwards. Twice is fine.
 
-        While it runs, RuntimeError.
+        While it runs, RuntimeError; where another thread runs it, AffinityError.
         """
         if self.is_closed():  # also the loop of a forked child's parent, which still says it runs
             return
         if self.is_running():
-            raise RuntimeError("Cannot close a running event loop")
+            if self._thread_id == threading.get_ident():
+                raise RuntimeError("Cannot close a running event loop")
+            raise _native.AffinityError(
+                f"Cannot close a running event loop: it runs in thread {self._thread_id}; "
+                "loop.call_soon_threadsafe(loop.stop) ends that run"
+            )
         try:
             self._close_signals()
         finally:  # also where another thread than the main one closes a loop with handlers
@@ -203,6 +211,10 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
         )
 
     def _stop_serving(self, sock: socket.socket) -> None:
+        if self._thread_id not in (None, threading.get_ident()):
+            # Not refused: by now the server has forgotten its sockets.
+            self.call_soon_threadsafe(self._stop_serving, sock)
+            return
         self._remove_unix_path(sock)
         _native.stop_serving(self, sock)
 

@@ -60,6 +60,8 @@ class SSLTransport(_StockTransport):  # type: ignore[misc]  # the base is Any
     def close(self) -> None:
         """Sends what was written and TLS's own end, waits for the peer's at most
         ssl_shutdown_timeout; what still arrives is dropped."""
+        if self._loop._debug:
+            _native.check_thread(self._loop, "transport.close()")
         # The stock one forgets its protocol, and all extra info, at the second call.
         if not self._closed:
             self._closed = True
@@ -67,12 +69,16 @@ class SSLTransport(_StockTransport):  # type: ignore[misc]  # the base is Any
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Sends data; a mutable buffer may be changed at once."""
+        if self._loop._debug:
+            _native.check_thread(self._loop, "transport.write()")
         if isinstance(data, (bytearray, memoryview)):
             data = bytes(data)
         super().write(data)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """Sends several pieces of data, as one."""
+        if self._loop._debug:
+            _native.check_thread(self._loop, "transport.writelines()")
         # A view may have gaps or wide items.
         pieces = [bytes(each) if isinstance(each, memoryview) else each for each in list_of_data]
         data = b"".join(pieces)

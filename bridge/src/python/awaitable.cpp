@@ -3,6 +3,8 @@
 #include "ringloop/bridge/python/awaitable.hpp"
 
 #include <cassert>
+#include <memory>
+#include <new>
 #include <utility>
 
 #include "ringloop/bridge/python/errors.hpp"
@@ -11,6 +13,31 @@
 namespace ringloop::bridge {
 
 long awaitables_pending = 0;
+
+namespace {
+
+// A cancel on its way to the loop's thread.
+struct late_cancel : posted {
+    explicit late_cancel(awaitable& to_end) noexcept
+        : posted(&late_cancel::arrive), target(ref::share(to_end.object())) {}
+    ref target;
+
+  private:
+    static void arrive(posted& node) noexcept {
+        const std::unique_ptr<late_cancel> self(static_cast<late_cancel*>(&node));
+        reinterpret_cast<awaitable*>(self->target.get())->cancel(nullptr);
+    }
+};
+
+int refuse_thread(const char* what) noexcept {
+    PyErr_Format(affinity_error(),
+                 "%s of a ringloop.Awaitable whose loop runs in another thread: "
+                 "loop.call_soon_threadsafe() brings the call there",
+                 what);
+    return -1;
+}
+
+}  // namespace
 
 void awaitable::link(loop_host& to) noexcept {
     host = &to;
@@ -35,6 +62,7 @@ int awaitable::start() noexcept {
     loop_host* to = host_of(running.get());
     if (to == nullptr) return -1;
     loop = running.release();
+    to->thread = PyThread_get_thread_ident();
     now = state::pending;
     link(*to);
     Py_INCREF(object());
@@ -97,8 +125,10 @@ int awaitable::add_callback(PyObject* function, PyObject* run_in) noexcept {
         ref on = loop != nullptr ? ref::share(loop) : ref::steal(running_loop());
         if (!on) return -1;
         loop_host* to = host_of(on.get());
+        if (to != nullptr && to->runs_elsewhere()) return refuse_thread("add_done_callback()");
         return to == nullptr ? -1 : to->call_soon(function, object(), inside.get());
     }
+    if (check_thread("add_done_callback()") < 0) return -1;
     if (callback == nullptr) {
         callback = Py_NewRef(function);
         context = inside.release();
@@ -128,11 +158,36 @@ void awaitable::leave() noexcept {
     taken = true;
     retrieved = true;
     if (!done()) {
-        cancel(nullptr);
+        if (host != nullptr && host->runs_elsewhere())
+            cancel_from_elsewhere();
+        else
+            cancel(nullptr);
         awaited = true;
     } else if (now == state::value) {
         drop_work(outcome, false);
     }
+}
+
+void awaitable::cancel_from_elsewhere() noexcept {
+    auto* node = new (std::nothrow) late_cancel(*this);
+    if (node == nullptr) return;  // it runs to its end instead
+    const job_home home = host->home();
+    home.post(home.context, *node);
+}
+
+int awaitable::check_thread(const char* what) noexcept {
+    return host != nullptr && host->runs_elsewhere() ? refuse_thread(what) : 0;
+}
+
+int awaitable::check_loop() noexcept {
+    const ref running = ref::steal(running_loop());
+    if (!running) return -1;
+    if (loop == nullptr || running.get() == loop) return 0;
+    PyErr_Format(affinity_error(),
+                 "this ringloop.Awaitable was started on %R and cannot be awaited on %R: await it "
+                 "there, or make one here",
+                 loop, running.get());
+    return -1;
 }
 
 PyObject* awaitable::take() noexcept {

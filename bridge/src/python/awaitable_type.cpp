@@ -148,6 +148,7 @@ void stop_iteration(PyObject* value) noexcept {
 PySendResult step(PyObject* object, PyObject* /*sent*/, PyObject** out) {
     awaitable& self = self_of(object);
     *out = nullptr;
+    const bool was_pending = self.now == awaitable::state::pending;
     if (self.now == awaitable::state::idle) {
         self.awaited = true;
         if (self.start() < 0) return PYGEN_ERROR;
@@ -170,6 +171,10 @@ PySendResult step(PyObject* object, PyObject* /*sent*/, PyObject** out) {
     if (self.yielded) {
         PyErr_SetString(PyExc_RuntimeError,
                         "this ringloop.Awaitable is being awaited already; one await each");
+        return PYGEN_ERROR;
+    }
+    if (was_pending && self.check_loop() < 0) {
+        self.awaited = false;  // its own loop may still await it
         return PYGEN_ERROR;
     }
     self.awaited = true;
@@ -269,6 +274,7 @@ PyObject* cancel(PyObject* object, PyObject* const* args, Py_ssize_t count, PyOb
         (named == 1 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "msg") != 0))
         return PyErr_Format(PyExc_TypeError, "cancel() takes at most one argument, msg");
     PyObject* why = count + named == 1 && args[0] != Py_None ? args[0] : nullptr;
+    if (self_of(object).check_thread("cancel()") < 0) return nullptr;
     return PyBool_FromLong(self_of(object).cancel(why));
 }
 
@@ -488,6 +494,7 @@ PyObject* finished_value(ref value) noexcept {
 int add_awaitable_types(PyObject* module) noexcept {
     const ref events = ref::steal(PyImport_ImportModule("asyncio.events"));
     if (!events || cancelled_error() == nullptr || invalid_state_error() == nullptr) return -1;
+    if (add_affinity_error(module) < 0) return -1;
     running_loop_function = PyObject_GetAttrString(events.get(), "_get_running_loop");
     if (running_loop_function == nullptr) return -1;
     PyObject* type = PyType_FromModuleAndSpec(module, &spec, nullptr);

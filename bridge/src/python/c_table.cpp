@@ -114,6 +114,7 @@ const python_table cpp_table = {
     },
     &cancelled_error,
     &add_export,
+    [](loop_host& host) noexcept { host.watch_steps(); },
 };
 
 ringloop_api table = {python_api_magic,

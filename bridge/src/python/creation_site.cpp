@@ -1,6 +1,6 @@
 // Where an awaitable was made: for the warning about one that was never awaited, while Python
 // tracks the origins of coroutines (asyncio's debug mode,
-// sys.set_coroutine_origin_tracking_depth()).
+// sys.set_coroutine_origin_tracking_depth()), or RINGLOOP_DEBUG asks for it.
 //
 // Thread: any with the GIL.
 #include <Python.h>
@@ -11,6 +11,8 @@
 
 namespace ringloop::bridge {
 namespace {
+
+constexpr int forced_depth = 10;  // asyncio's
 
 // "  File "name", line 5, in function\n", as a traceback has it.
 ref described(PyFrameObject* frame) noexcept {
@@ -23,7 +25,8 @@ ref described(PyFrameObject* frame) noexcept {
 }  // namespace
 
 PyObject* creation_site() noexcept {
-    const int depth = PyThreadState_Get()->coroutine_origin_tracking_depth;
+    int depth = PyThreadState_Get()->coroutine_origin_tracking_depth;
+    if (depth <= 0 && debug_is_forced()) depth = forced_depth;
     if (depth <= 0) return nullptr;
     ref text = ref::steal(PyUnicode_FromString(""));
     ref frame = ref::share(reinterpret_cast<PyObject*>(PyEval_GetFrame()));

@@ -79,6 +79,8 @@ void raise_one(const std::exception_ptr& error) noexcept {
     }
 }
 
+PyObject* affinity_error_type = nullptr;
+
 std::exception_ptr reason_of(const std::exception_ptr& error) noexcept {
     try {
         std::rethrow_exception(error);
@@ -105,6 +107,20 @@ void raise_with_reasons(const std::exception_ptr& error, int depth) noexcept {
 }
 
 }  // namespace
+
+PyObject* affinity_error() noexcept {
+    return affinity_error_type;
+}
+
+int add_affinity_error(PyObject* module) noexcept {
+    affinity_error_type = PyErr_NewExceptionWithDoc(
+        "ringloop.AffinityError",
+        "Something of an event loop was used on another thread than the loop's, or on another "
+        "loop.",
+        PyExc_RuntimeError, nullptr);
+    if (affinity_error_type == nullptr) return -1;
+    return PyModule_AddObjectRef(module, "AffinityError", affinity_error_type);
+}
 
 void raise_from(const std::exception_ptr& error) noexcept {
     raise_with_reasons(error, 0);

@@ -42,6 +42,7 @@ class guest final : public loop_host {
     void turn() noexcept;
     // The foreign loop called: its other work has had its share of the thread.
     void called() noexcept {
+        thread = PyThread_get_thread_ident();
         at_once_ = 0;
         timer_ns_ = no_deadline;
     }

@@ -28,6 +28,19 @@ void loop_host::drop_link() noexcept {
     link_->release();
 }
 
+bool loop_host::runs_elsewhere() noexcept {
+    if (thread == PyThread_get_thread_ident()) return false;
+    const ref here = ref::steal(running_loop());
+    if (here.get() == loop_) {  // it has moved
+        thread = PyThread_get_thread_ident();
+        return false;
+    }
+    PyErr_Clear();  // no loop runs here
+    const ref running = ref::steal(PyObject_CallMethod(loop_, "is_running", nullptr));
+    if (!running) PyErr_WriteUnraisable(loop_);
+    return running.get() == Py_True;
+}
+
 loop_link* loop_host::link() noexcept {
     if (link_ == nullptr) link_ = new (std::nothrow) loop_link(this);
     return link_;

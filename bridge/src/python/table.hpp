@@ -13,6 +13,8 @@ PyObject* await_job(python_job* work) noexcept;  // job_source.cpp
 int add_python_api(PyObject* module) noexcept;   // c_table.cpp
 // creation_site.cpp: lines of a traceback (new reference), or null while nobody tracks origins.
 PyObject* creation_site() noexcept;
+// Whether RINGLOOP_DEBUG asked for debug mode on every loop, when the module was imported.
+[[nodiscard]] bool debug_is_forced() noexcept;                           // slow_steps.cpp
 int add_guest_types() noexcept;                                          // guest.cpp
 int add_iterator_type() noexcept;                                        // iterator.cpp
 PyObject* new_iterator(std::unique_ptr<iterator_source> work) noexcept;  // iterator.cpp

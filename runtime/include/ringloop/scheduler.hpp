@@ -16,8 +16,10 @@
 #include <cstdint>
 #include <memory>
 
+#include "ringloop/detail/transfer.hpp"
 #include "ringloop/driver.hpp"
 #include "ringloop/inbox.hpp"
+#include "ringloop/stop.hpp"
 #include "ringloop/timer.hpp"
 
 namespace ringloop {
@@ -69,6 +71,34 @@ class scheduler {
     void hold() noexcept { ++held_; }
     void release() noexcept { --held_; }
 
+    // ---- debugging: long steps. A step is one resume of a coroutine, up to its next wait or end.
+    struct step_watch {
+        // `owner` is that of the scope (stop.hpp) in which the step ended or went to wait; null:
+        // not known. On the scheduler's thread, inside the step's caller: it resumes nothing.
+        void (*slow)(step_watch& self, void* owner, std::int64_t took_ns) noexcept;
+        std::int64_t limit_ns;  // steps that take as long are told
+    };
+    // Null: nobody, the default, which costs a step nothing but this being asked. Same thread.
+    void watch_steps(step_watch* watch) noexcept { watch_ = watch; }
+    [[nodiscard]] step_watch* watched() const noexcept { return watch_; }
+    // Resumes `handle` now, as a step. Same thread, with this scheduler current().
+    void resume(std::coroutine_handle<> handle) {
+        if (watch_ == nullptr) [[likely]]
+            detail::resume(handle);
+        else
+            resume_watched(handle);
+    }
+    // For awaiters: the step goes to wait in `scope` (may be null).
+    void note_wait(const stop_scope* scope) noexcept {
+        if (watch_ != nullptr) [[unlikely]]
+            step_owner_ = scope != nullptr ? scope->owner() : nullptr;
+    }
+    // The step ends what `owner` had to run, and `owner` may be gone when its caller goes on.
+    void note_end(void* owner) noexcept {
+        if (watch_ != nullptr) [[unlikely]]
+            end_step(owner);
+    }
+
     // Pool buffers that coroutines hold as leases right now (buffer.hpp).
     [[nodiscard]] unsigned leases_handed_out() const noexcept { return leases_; }
     void count_lease(bool taken) noexcept { leases_ += taken ? 1U : ~0U; }
@@ -101,7 +131,10 @@ class scheduler {
 
   private:
     struct ready_queue;
+    static constexpr std::int64_t no_step = INT64_MIN;
     void post_to(inbox& queue, posted& node) noexcept;
+    void resume_watched(std::coroutine_handle<> handle);
+    void end_step(void* owner) noexcept;
 
     std::unique_ptr<driver> driver_;
     timer_wheel timers_;
@@ -114,6 +147,9 @@ class scheduler {
     std::atomic<unsigned> posting_{0};  // threads inside post(), post_host() or stop()
     std::size_t held_ = 0;
     unsigned leases_ = 0;
+    step_watch* watch_ = nullptr;
+    void* step_owner_ = nullptr;
+    std::int64_t step_begin_ns_ = no_step;  // of the step under way, while it is to be told
 };
 
 }  // namespace ringloop

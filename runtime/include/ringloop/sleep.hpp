@@ -63,7 +63,7 @@ struct yield {
         return true;
     }
     void await_resume() const;  // throws operation_cancelled
-    static void put_behind(std::coroutine_handle<> handle);
+    void put_behind(std::coroutine_handle<> handle) const;
     stop_scope* scope = nullptr;
 };
 

@@ -50,7 +50,10 @@ class task_group {
     struct join_await {
         task_group& group;
         [[nodiscard]] bool await_ready() const noexcept { return group.running_ == 0; }
-        void await_suspend(std::coroutine_handle<> handle) noexcept { group.joiner_ = handle; }
+        void await_suspend(std::coroutine_handle<> handle) noexcept {
+            group.joiner_ = handle;
+            group.home_.note_wait(&group.scope_);
+        }
         void await_resume() const noexcept {}
     };
     [[nodiscard]] join_await join() noexcept { return {*this}; }

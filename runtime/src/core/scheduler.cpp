@@ -72,6 +72,22 @@ void scheduler::schedule(std::coroutine_handle<> handle) noexcept {
     ready_->push(handle);
 }
 
+// A step may lead to another inside of it: native code calls Python, which starts native code.
+void scheduler::resume_watched(std::coroutine_handle<> handle) {
+    const std::int64_t outer_begin_ns = std::exchange(step_begin_ns_, now_ns());
+    void* const outer_owner = std::exchange(step_owner_, nullptr);
+    detail::resume(handle);
+    end_step(step_owner_);
+    step_begin_ns_ = outer_begin_ns;
+    step_owner_ = outer_owner;
+}
+
+void scheduler::end_step(void* owner) noexcept {
+    if (step_begin_ns_ == no_step) return;
+    const std::int64_t took_ns = now_ns() - std::exchange(step_begin_ns_, no_step);
+    if (watch_ != nullptr && took_ns >= watch_->limit_ns) watch_->slow(*watch_, owner, took_ns);
+}
+
 void scheduler::post(posted& node) noexcept {
     post_to(native_inbox_, node);
 }
@@ -169,7 +185,7 @@ std::size_t scheduler::run_native(std::size_t max) noexcept {
     // Only what is ready now: a coroutine that yields lets I/O in before its next step.
     std::size_t count = std::min(ready_->size(), max - std::min(steps, max));
     steps += count;
-    for (; count != 0; --count) detail::resume(ready_->pop());
+    for (; count != 0; --count) resume(ready_->pop());
     return steps;
 }
 

@@ -78,6 +78,7 @@ void task_group::ended(std::exception_ptr failure, on_error policy) noexcept {
         }
     }
     --running_;
+    home_.note_wait(&scope_);
     if (running_ == 0 && joiner_) home_.schedule(std::exchange(joiner_, nullptr));
 }
 

@@ -84,6 +84,7 @@ class lookup : private stop_waiter {
         if (stopped_) return false;
         home_ = &ringloop::detail::running_scheduler();
         waiting_ = handle;
+        home_->note_wait(scope);
         workers().submit(*request_);
         request_.release();  // the worker's and ours; the last of both frees it
         home_->hold();

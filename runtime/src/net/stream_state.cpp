@@ -128,6 +128,7 @@ bool read_await::start(std::coroutine_handle<> handle, stop_scope* scope) {
     waiting_ = handle;
     op_.prepare_receive_into(stream_.socket_, into_.data(), into_.size());
     if (scope != nullptr) scope->add(*this);
+    stream_.home_.note_wait(scope);
     stream_.io().submit(op_);
     return true;
 }

@@ -41,6 +41,7 @@ bool write_await::start(std::coroutine_handle<> handle, stop_scope* scope) {
     stream_.writing_ = true;
     waiting_ = handle;
     if (scope != nullptr) scope->add(*this);
+    stream_.home_.note_wait(scope);
     submit_rest();
     return true;
 }

@@ -24,6 +24,7 @@ bool operation_await::start(std::coroutine_handle<> handle, stop_scope* scope) {
     home_ = &running_scheduler();
     if (scope != nullptr) scope->add(*this);
     waiting_ = handle;
+    home_->note_wait(scope);
     home_->io().submit(op_);
     return true;
 }

@@ -16,6 +16,7 @@ bool sleep_await::start(std::coroutine_handle<> handle, stop_scope* scope) {
     }
     home_ = &running_scheduler();
     waiting_ = handle;
+    home_->note_wait(scope);
     const std::int64_t now_ns = home_->now_ns();
     std::int64_t fires_ns = time_ns_;
     if (!absolute_) {
@@ -46,8 +47,10 @@ void sleep_await::await_resume() const {
 
 }  // namespace detail
 
-void yield::put_behind(std::coroutine_handle<> handle) {
-    detail::running_scheduler().schedule(handle);
+void yield::put_behind(std::coroutine_handle<> handle) const {
+    scheduler& home = detail::running_scheduler();
+    home.note_wait(scope);
+    home.schedule(handle);
 }
 
 void yield::await_resume() const {

@@ -179,6 +179,19 @@ inline rl::py::outcome<std::string> perhaps(std::string text, bool known) {
     return wait(1, std::move(text));
 }
 
+// The processor is kept busy in a later step, which ends the coroutine or goes to wait.
+inline rl::task<void> burn(int busy_us, bool waits_then) {
+    co_await rl::sleep_for(milliseconds(1));
+    co_await spin(busy_us);
+    if (waits_then) co_await rl::yield();
+}
+inline rl::task<void> burn_in_group(int busy_us) {
+    co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
+        group.spawn(burn(busy_us, false));
+        co_return;
+    });
+}
+
 // ---- generators and objects
 
 inline rl::generator<int> count(int end, int delay_ms) {
@@ -186,6 +199,10 @@ inline rl::generator<int> count(int end, int delay_ms) {
         if (delay_ms != 0) co_await rl::sleep_for(milliseconds(delay_ms));
         co_yield i;
     }
+}
+inline rl::generator<int> burning(int busy_us) {
+    co_await spin(busy_us);
+    co_yield 1;
 }
 inline rl::generator<std::string> broken() {
     co_yield "one";
@@ -258,11 +275,14 @@ inline void add_calls(binder::module_& m) {
     rl::py::def<[](int value) -> rl::task<int> { co_return co_await twice(value); }>(m, "twice");
     rl::py::def<&fail>(m, "fail");
     rl::py::def<&fail_for_a_reason>(m, "fail_for_a_reason");
+    rl::py::def<&burn>(m, "burn");
+    rl::py::def<&burn_in_group>(m, "burn_in_group");
     rl::py::def<&spin>(m, "spin_held");
     rl::py::def<&spin, rl::py::gil::release>(m, "spin_released");
     rl::py::def<&spin, rl::py::gil::automatic>(m, "spin_automatic");
     rl::py::def<&count>(m, "count", binder::arg("end"), binder::arg("delay_ms") = 0);
     rl::py::def<&broken>(m, "broken");
+    rl::py::def<&burning>(m, "burning");
     rl::py::def<&perhaps>(m, "perhaps");
     m.def("cleaned_up", [] { return std::exchange(cleaned_up, 0); });
     m.def("sessions", [] { return session::living; });

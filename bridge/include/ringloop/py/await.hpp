@@ -86,8 +86,9 @@ struct future_wait : posted, std::enable_shared_from_this<future_wait> {
     }
     // The source may be gone afterwards.
     void resume() noexcept {
-        const scheduler::entry inside(source.host().native());
-        ringloop::detail::resume(std::exchange(waiting, nullptr));
+        scheduler& native = source.host().native();
+        const scheduler::entry inside(native);
+        native.resume(std::exchange(waiting, nullptr));
     }
     std::shared_ptr<future_wait> on_its_way_;
 };
@@ -102,6 +103,7 @@ class future_await : private stop_waiter {
     void await_suspend(std::coroutine_handle<Promise> handle) noexcept {
         wait_.waiting = handle;
         stop_scope* scope = ringloop::detail::scope_of(handle);
+        wait_.source.host().native().note_wait(scope);
         if (scope == nullptr) return;
         if (scope->stop_requested())
             wait_.cancel_later();

@@ -92,6 +92,7 @@ class hold_gil {
                 "ringloop::py::hold_gil(): not on the loop's thread; return from on() first");
         if (holds_gil()) return false;
         entry_.waiting = handle;
+        source->host().native().note_wait(ringloop::detail::scope_of(handle));
         source->host().native().post_host(entry_);
         return true;
     }
@@ -101,7 +102,7 @@ class hold_gil {
     struct entry : posted {
         entry() noexcept
             : posted([](posted& node) noexcept {
-                  ringloop::detail::resume(static_cast<entry&>(node).waiting);
+                  scheduler::current()->resume(static_cast<entry&>(node).waiting);
               }) {}
         std::coroutine_handle<> waiting;
     };

@@ -14,7 +14,9 @@
 
 #include <coroutine>
 #include <exception>
+#include <memory>
 #include <new>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -66,6 +68,8 @@ class task_base : public bridge::source {
         return context_ ? context_.get() : owner_->context;
     }
     [[nodiscard]] bridge::loop_host& host() noexcept { return *host_; }
+    // Debug mode: where its awaitable was made, as lines of a traceback; null: not known.
+    [[nodiscard]] const std::string* site() const noexcept { return site_.get(); }
     // Keeps the bound object of a member coroutine alive. GIL.
     void keep(ref object) noexcept { self_ = std::move(object); }
 
@@ -98,6 +102,7 @@ class task_base : public bridge::source {
     }
     void begin(bridge::loop_host& host, bridge::awaitable& owner,
                std::coroutine_handle<root::promise_type> coroutine) noexcept;
+    void debug() noexcept;
     void set_failed() noexcept { failed_ = true; }
     [[nodiscard]] stop_scope& scope() noexcept { return scope_; }
     [[nodiscard]] const export_info& about() const noexcept { return about_; }
@@ -112,6 +117,7 @@ class task_base : public bridge::source {
         task_base& self;
     };
     void ended() noexcept {
+        host_->native().note_end(this);
         if (inside_start_)
             ended_at_once_ = true;
         else if (holds_gil())
@@ -128,10 +134,22 @@ class task_base : public bridge::source {
     return_home home_{*this};
     ref self_;
     ref context_;
+    std::unique_ptr<const std::string> site_;
     bool inside_start_ = false;
     bool ended_at_once_ = false;
     bool failed_ = false;
 };
+
+// In debug mode, or after it.
+inline void task_base::debug() noexcept {
+    runtime().watch_steps(*host_);
+    const char* const text = owner_->site != nullptr ? PyUnicode_AsUTF8(owner_->site) : nullptr;
+    try {
+        if (text != nullptr) site_ = std::make_unique<const std::string>(text);
+    } catch (const std::bad_alloc&) {  // a report will go without
+    }
+    PyErr_Clear();  // likewise
+}
 
 inline void task_base::begin(bridge::loop_host& host, bridge::awaitable& owner,
                              std::coroutine_handle<root::promise_type> coroutine) noexcept {
@@ -140,10 +158,12 @@ inline void task_base::begin(bridge::loop_host& host, bridge::awaitable& owner,
     root_ = coroutine;
     inside_start_ = true;
     if (about_.policy != gil::hold) static_cast<void>(context());
+    if (owner.site != nullptr || host.native().watched() != nullptr) [[unlikely]]
+        debug();
     {
         const scheduler::entry inside(host.native());
         const first_step counted(about_, host.native());
-        ringloop::detail::resume(coroutine);
+        host.native().resume(coroutine);
     }
     inside_start_ = false;
     if (ended_at_once_) {

@@ -21,10 +21,11 @@ class away : private posted {
     ~away() = default;
 
     // `begin()` hands the work over; what it throws is thrown, and nothing is held then.
-    template <class Begin>
-    void leave(std::coroutine_handle<> handle, Begin begin) {
+    template <class Promise, class Begin>
+    void leave(std::coroutine_handle<Promise> handle, Begin begin) {
         home_ = &running_scheduler();
         waiting_ = handle;
+        home_->note_wait(scope_of(handle));
         begin();
         home_->hold();  // not too late: who comes back is seen by this thread's next turn
     }

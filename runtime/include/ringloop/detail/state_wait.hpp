@@ -34,6 +34,7 @@ class state_wait : private stop_waiter {
         slot_ = &slot_of_object;
         waiting_ = handle;
         slot_of_object = this;
+        home.note_wait(scope);
         if (scope != nullptr) scope->add(*this);
     }
 

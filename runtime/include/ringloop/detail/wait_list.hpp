@@ -69,6 +69,7 @@ class parked : private stop_waiter {
         previous_ = line.last_;
         (previous_ != nullptr ? previous_->next_ : line.first_) = this;
         line.last_ = this;
+        home_->note_wait(scope_);
         if (scope_ != nullptr) scope_->add(*this);
     }
     // In await_resume().

@@ -37,6 +37,7 @@ inline constexpr const char* python_api_capsule = RINGLOOP_API_CAPSULE;
 struct awaitable;
 class source;
 class iterator_source;
+class loop_host;
 
 // What modules compiled against our C++ headers find under ringloop_api::reserved: what needs
 // Python and is not inline. GIL, unless it says otherwise.
@@ -69,6 +70,7 @@ struct python_table {
     PyObject* (*cancelled_error)() noexcept;  // asyncio.CancelledError, borrowed
     // Shows the function's counters in ringloop.stats(). `added` lives as long as the process.
     void (*add_export)(const py::detail::export_info& added) noexcept;
+    void (*watch_steps)(loop_host& host) noexcept;  // loop_host::watch_steps()
 };
 
 }  // namespace ringloop::bridge

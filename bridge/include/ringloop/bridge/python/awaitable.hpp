@@ -12,7 +12,10 @@
 //  3. After cancel() returned True it ends with CancelledError, when its source has ended and not
 //     before; with the source's error where it failed() on the way. What the source got all the
 //     same goes back to it: undelivered().
-//  4. It is awaited once; a second await raises RuntimeError. result() may be called again.
+//  4. What reaches into its loop while another thread runs that raises AffinityError: an await, a
+//     cancel(), a callback. Left by close() or throw() there, as the collector may, its work is
+//     stopped by the loop's own thread.
+//  5. It is awaited once; a second await raises RuntimeError. result() may be called again.
 //
 // Thread: the loop's, GIL held, for everything here.
 #pragma once
@@ -105,6 +108,10 @@ struct awaitable {
     [[nodiscard]] int start() noexcept;
     // True: it ends, or has ended, with CancelledError. `why` may be null.
     bool cancel(PyObject* why) noexcept;
+    // 0, or -1 with AffinityError set: another thread runs its loop. `what` was asked of it.
+    [[nodiscard]] int check_thread(const char* what) noexcept;
+    // Likewise where another loop runs here.
+    [[nodiscard]] int check_loop() noexcept;
     // Its consumer leaves (throw, close): nobody waits for the outcome any more.
     void leave() noexcept;
     // Raises what it ended with, or returns a new reference to the value.
@@ -119,6 +126,7 @@ struct awaitable {
     friend class loop_host;
     void link(loop_host& to) noexcept;
     void unlink() noexcept;
+    void cancel_from_elsewhere() noexcept;
     void run_callbacks(loop_host& on) noexcept;
 };
 

@@ -27,6 +27,12 @@ void raise_errno(long result, PyObject* path = nullptr) noexcept;
 // Sets OSError(code, text), of the subclass for that errno; `format` is PyErr_Format()'s.
 void raise_os_error(int code, const char* format, ...) noexcept;
 
+// ringloop.AffinityError, a RuntimeError: something of a loop was used on another thread than the
+// one that runs it, or on another loop. Borrowed; as below.
+[[nodiscard]] PyObject* affinity_error() noexcept;
+// Creates it and adds it to `module`: 0, or -1 with an exception set.
+int add_affinity_error(PyObject* module) noexcept;
+
 // asyncio's exceptions, borrowed; valid after add_awaitable_types().
 [[nodiscard]] PyObject* cancelled_error() noexcept;
 [[nodiscard]] PyObject* invalid_state_error() noexcept;

@@ -28,6 +28,8 @@ class loop_host {
     [[nodiscard]] PyObject* loop() noexcept { return loop_; }  // borrowed
     // loop.call_soon(callback, argument, context=context): 0, or -1 with a Python exception set.
     virtual int call_soon(PyObject* callback, PyObject* argument, PyObject* context) noexcept = 0;
+    // Whether another thread runs the loop at this moment.
+    [[nodiscard]] bool runs_elsewhere() noexcept;
     // Told after every driver::submit() and cancel(): a guest brings it to the kernel before the
     // foreign loop sleeps, and may deliver what completed at once. ringloop's own turn does both.
     virtual void submitted() noexcept {}
@@ -50,7 +52,12 @@ class loop_host {
     // the NOWAIT-first rule in files.hpp.
     unsigned files_in_flight = 0;
     unsigned files_in_place = 0;
-    unsigned jobs_in_flight = 0;  // on worker threads
+    unsigned jobs_in_flight = 0;                         // on worker threads
+    unsigned long thread = PyThread_get_thread_ident();  // that ran the loop last
+
+    // Debug mode: native steps of loop.slow_callback_duration and longer are told. Looks at the
+    // loop's present state. No exception is left set.
+    void watch_steps() noexcept;
 
   protected:
     loop_host(PyObject* loop, scheduler* native) noexcept : loop_(loop), native_(native) {}
@@ -59,11 +66,17 @@ class loop_host {
 
   private:
     friend struct awaitable;
+    struct slow_steps : scheduler::step_watch {
+        loop_host* host;
+    };
+    static void tell_slow_step(scheduler::step_watch& watch, void* owner,
+                               std::int64_t took_ns) noexcept;
     void drop_link() noexcept;
     static void post_home(void* context, posted& node) noexcept;
     awaitable* pending_ = nullptr;      // in flight, newest first; each holds a reference to itself
     std::atomic<unsigned> posting_{0};  // workers inside post_home()
     loop_link* link_ = nullptr;         // made when asked for
+    slow_steps watch_{{&loop_host::tell_slow_step, 0}, this};
     bool ended_ = false;
 };
 
