@@ -3,6 +3,7 @@
 #include "native_task.hpp"
 
 #include <cstdint>
+#include <utility>
 
 #include "ringloop/bridge/python/ref.hpp"
 
@@ -72,10 +73,39 @@ ref make_type(PyObject* module, PyTypeObject* base) noexcept {
                         0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
     base_dealloc = base->tp_dealloc;
     const ref bases = ref::steal(PyTuple_Pack(1, reinterpret_cast<PyObject*>(base)));
-    return bases ? ref::steal(PyType_FromModuleAndSpec(module, &spec, bases.get())) : ref();
+    if (!bases) return {};
+    // Methods of asyncio's look for their module from the type that they are called on: this way
+    // they find it at once.
+    PyObject* its_module = own_dealloc ? PyType_GetModule(base) : nullptr;
+    PyErr_Clear();  // a Task written in Python has none
+    if (its_module == nullptr) its_module = module;
+    ref made = ref::steal(PyType_FromModuleAndSpec(its_module, &spec, bases.get()));
+    // A task that wakes up asks for "result" by a new string each time, past every cache: here it
+    // is found first.
+    const ref result =
+        made ? ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(base), "result"))
+             : ref();
+    if (!result || PyObject_SetAttrString(made.get(), "result", result.get()) < 0) return {};
+    return made;
 }
 
 }  // namespace
+
+PyObject* new_native_task(PyObject* loop, PyObject* coro) noexcept {
+    static PyObject* const loop_word = PyUnicode_InternFromString("loop");
+    static PyObject* spare = nullptr;  // {"loop": None}; null while a call has it
+    ref keywords = ref::steal(spare != nullptr ? std::exchange(spare, nullptr) : PyDict_New());
+    const ref arguments = ref::steal(PyTuple_Pack(1, coro));
+    if (!keywords || !arguments || PyDict_SetItem(keywords.get(), loop_word, loop) < 0)
+        return nullptr;
+    auto* const type = reinterpret_cast<PyTypeObject*>(native_task_type);
+    ref made = ref::steal(type->tp_new(type, arguments.get(), keywords.get()));
+    if (made && type->tp_init(made.get(), arguments.get(), keywords.get()) < 0) return nullptr;
+    const bool is_ours = Py_REFCNT(keywords.get()) == 1 && spare == nullptr;
+    if (is_ours && PyDict_SetItem(keywords.get(), loop_word, Py_None) == 0)
+        spare = keywords.release();
+    return made.release();
+}
 
 int add_native_task_type(PyObject* module) noexcept {
     const ref tasks = ref::steal(PyImport_ImportModule("asyncio.tasks"));

@@ -77,12 +77,8 @@ PyObject* call_with(PyObject* function, PyObject* const* positional, std::size_t
 PyObject* construct(task_factory& self, PyObject* loop, PyObject* coro, PyObject* const* values,
                     PyObject* names) noexcept {
     static PyObject* const loop_word = PyUnicode_InternFromString("loop");
-    static PyObject* const loop_only = PyTuple_Pack(1, loop_word);
-    if (names == nullptr && !self.eager && self.inner == nullptr) {
-        PyObject* stack[] = {nullptr, coro, loop};
-        return PyObject_Vectorcall(native_task_type, stack + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET,
-                                   loop_only);
-    }
+    if (names == nullptr && !self.eager && self.inner == nullptr)
+        return new_native_task(loop, coro);
     keywords named;
     if (self.inner != nullptr) {
         gather(self, values, names, named);
