@@ -1,4 +1,4 @@
-"""What belongs to one loop's thread says so elsewhere: ringloop.AffinityError, or it is made safe."""
+"""What belongs to one loop's thread raises ringloop.AffinityError elsewhere, or is made safe."""
 
 from __future__ import annotations
 

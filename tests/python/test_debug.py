@@ -1,4 +1,4 @@
-"""Debug mode across the languages: long native steps, where awaitables were made, RINGLOOP_DEBUG."""
+"""Debug mode across the languages: long native steps, creation sites, RINGLOOP_DEBUG."""
 
 from __future__ import annotations
 

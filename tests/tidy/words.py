@@ -27,7 +27,7 @@ ALLOWED_FILES = (
     r"tools/dev/\w+\.py",
     r"(runtime|bridge|kernels)/CMakeLists\.txt",
     r"(runtime|bridge|kernels)/include/ringloop/[\w/]+\.hpp",
-    r"bridge/include/ringloop/(capi|handle)\.h",
+    r"bridge/include/ringloop/(capi|handle|hooks)\.h",
     r"(runtime|bridge|kernels)/src/[\w/]+(\.cpp|\.hpp|/CMakeLists\.txt)",
     r"python/native/([\w/]+/)?([\w]+\.(cpp|hpp)|CMakeLists\.txt)",
     r"python/ringloop/[\w/]+\.pyi?|python/ringloop/py\.typed",
