@@ -4,6 +4,7 @@
 // in debug mode).
 #include "arguments.hpp"
 #include "loop_object.hpp"
+#include "native_task.hpp"
 
 namespace ringloop::python {
 
@@ -62,6 +63,11 @@ PyObject* call_soon(PyObject* self, PyObject* const* arguments, Py_ssize_t count
     if (loop->closed)
         return loop_soon_when_closed(loop, a.leading[0], a.values, a.count, a.context);
     if (loop->debug && check_debug(loop, a.leading[0], "call_soon", true) < 0) return nullptr;
+    if (a.count == 1 && is_native_task(a.values[0]) && !loop->debug) {
+        PyObject* const argument = argument_of_native_task(a.leading[0], a.values[0]);
+        a.values = &argument;
+        return soon(loop, a.leading[0], a);
+    }
     return soon(loop, a.leading[0], a);
 }
 

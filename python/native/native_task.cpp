@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ringloop/bridge/python/ref.hpp"
+#include "ringloop/bridge/python/task_wakeup.hpp"
 
 namespace ringloop::python {
 
@@ -105,6 +106,19 @@ PyObject* new_native_task(PyObject* loop, PyObject* coro) noexcept {
     if (is_ours && PyDict_SetItem(keywords.get(), loop_word, Py_None) == 0)
         spare = keywords.release();
     return made.release();
+}
+
+PyObject* argument_of_native_task(PyObject* callback, PyObject* task) noexcept {
+    PyObject* const sooner = bridge::value_for(callback, task);
+    if (sooner == task) return task;
+    static PyObject* const exception_word = PyUnicode_InternFromString("_exception");
+    static PyObject* const state_word = PyUnicode_InternFromString("_state");
+    const ref exception = ref::steal(PyObject_GetAttr(task, exception_word));
+    const ref state = exception ? ref::steal(PyObject_GetAttr(task, state_word)) : ref();
+    if (!state) PyErr_Clear();  // then the task itself says how it has ended
+    const bool has_value = state && exception.get() == Py_None &&
+                           PyUnicode_CompareWithASCIIString(state.get(), "FINISHED") == 0;
+    return has_value ? sooner : task;
 }
 
 int add_native_task_type(PyObject* module) noexcept {

@@ -78,6 +78,35 @@ def test_a_cancel_is_a_task_s(on_host: Run) -> None:
     on(on_host, main, ringloop.task_factory())
 
 
+def test_values_errors_and_cancels_reach_who_awaits(on_host: Run) -> None:
+    raised = LookupError("the very one")
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise raised
+
+    async def gives_up() -> None:
+        await asyncio.sleep(0)
+        raise asyncio.CancelledError("enough")
+
+    async def wait(task: Any) -> Any:
+        return await task
+
+    async def main() -> None:
+        told: list[Any] = []
+        value = asyncio.create_task(answer(None))
+        value.add_done_callback(told.append)
+        assert await asyncio.gather(wait(value), wait(value)) == [None, None]
+        assert told == [value]                      # a callback of somebody's gets the task itself
+        with pytest.raises(LookupError) as caught:
+            await asyncio.create_task(fails())
+        assert caught.value is raised
+        with pytest.raises(asyncio.CancelledError, match="enough"):
+            await asyncio.create_task(gives_up())
+
+    on(on_host, main, ringloop.task_factory())
+
+
 def test_native_work_may_be_a_task(on_host: Run) -> None:
     async def main() -> None:
         task = asyncio.create_task(ringloop._native._probe_nop(7))

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "ringloop/bridge/python/errors.hpp"
-#include "task_wakeup.hpp"
+#include "ringloop/bridge/python/task_wakeup.hpp"
 
 namespace ringloop::bridge {
 

@@ -9,8 +9,8 @@
 
 #include "ringloop/bridge/python/awaitable.hpp"
 #include "ringloop/bridge/python/errors.hpp"
+#include "ringloop/bridge/python/task_wakeup.hpp"
 #include "table.hpp"
-#include "task_wakeup.hpp"
 
 namespace ringloop::bridge {
 

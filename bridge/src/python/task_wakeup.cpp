@@ -1,5 +1,5 @@
 // The wake-up of a task, recognised; and the finished future for it.
-#include "task_wakeup.hpp"
+#include "ringloop/bridge/python/task_wakeup.hpp"
 
 #include <cstring>
 
