@@ -1,11 +1,14 @@
 // offload: runs a function on another thread and resumes the awaiting coroutine with its result.
 //
-//     auto sum = co_await offload(pool, [&] { return add_up(numbers); });
+//     auto sum = co_await offload([&] { return add_up(numbers); });       // on workers()
+//     auto found = co_await offload(pool, [&] { return look_up(name); });
 //
 // `fn` takes no argument, or a std::stop_token that follows the coroutine's scope. What it throws
 // is thrown by the await.
 // Lifetime: what `fn` refers to must live until the await ends; nothing more, for the await ends
 // only after fn has returned.
+// Give a lambda that captures owners a name, `co_await offload(std::move(work))`: g++ 12 destroys
+// the captures of one that stands in the await itself twice.
 // Cancel: an await that has begun waits for fn, which should look at its token now and then; its
 // result is returned, nothing is lost. Not yet begun: operation_cancelled, fn does not run.
 #pragma once
@@ -95,6 +98,13 @@ class offload_await : private thread_pool::item, private away {
 template <class Fn>
 [[nodiscard]] detail::offload_await<std::decay_t<Fn>> offload(thread_pool& pool, Fn&& fn) {
     return {pool, std::forward<Fn>(fn)};
+}
+
+// On the process's own workers, below the loops' priority: for compute.
+template <class Fn>
+requires(std::is_invocable_v<std::decay_t<Fn>&> || detail::takes_token<std::decay_t<Fn>>)
+    [[nodiscard]] detail::offload_await<std::decay_t<Fn>> offload(Fn&& fn) {
+    return {workers(), std::forward<Fn>(fn)};
 }
 
 }  // namespace ringloop

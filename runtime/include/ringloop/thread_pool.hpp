@@ -4,7 +4,8 @@
 // One that runs out of work looks for more a moment (20 us) before it sleeps: being woken costs
 // more than a short job. One thread at a time does, and seldom where it looked in vain.
 //
-// Thread: submit() from any.
+// workers() is the pool for compute that every process has, below the loops' priority.
+// Thread: submit() and workers() from any.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +16,13 @@
 #include <vector>
 
 namespace ringloop {
+
+struct thread_pool_options {
+    unsigned threads_max = std::thread::hardware_concurrency();
+    int niceness = 0;  // added to that of the thread that starts them, 0 to 19: 19 leaves a busy
+                       // processor to others, a loop above all, that want it now and then
+    const char* name = "rl-pool";  // of the threads, at most 15 bytes; outlives the pool
+};
 
 class thread_pool {
   public:
@@ -27,6 +35,7 @@ class thread_pool {
     };
 
     explicit thread_pool(unsigned threads_max = std::thread::hardware_concurrency());
+    explicit thread_pool(const thread_pool_options& options);
     // Runs what is queued, then joins.
     ~thread_pool();
     thread_pool(const thread_pool&) = delete;
@@ -34,7 +43,7 @@ class thread_pool {
 
     // Throws std::system_error if not even one thread can be started.
     void submit(item& work);
-    [[nodiscard]] unsigned threads_max() const noexcept { return threads_max_; }
+    [[nodiscard]] unsigned threads_max() const noexcept { return options_.threads_max; }
 
   private:
     // When to look again: after each look in vain, twice as many idle times pass without one.
@@ -56,7 +65,7 @@ class thread_pool {
     void work_loop();
     void look_for_work(std::unique_lock<std::mutex>& lock);
 
-    unsigned threads_max_;
+    thread_pool_options options_;
     const bool may_look_;
     std::mutex mutex_;
     std::condition_variable wake_;
@@ -70,5 +79,10 @@ class thread_pool {
     bool ending_ = false;
     std::vector<std::thread> threads_;
 };
+
+// The process's own pool for compute: a thread for each processor, at niceness 19, so that loops
+// are on time beside it. Never destroyed: nobody waits for its threads when the process ends. A
+// forked child gets one of its own.
+[[nodiscard]] thread_pool& workers();
 
 }  // namespace ringloop

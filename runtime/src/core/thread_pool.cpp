@@ -1,9 +1,14 @@
 // The thread pool: one queue, one lock, threads started on demand.
 #include "ringloop/thread_pool.hpp"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <chrono>
+#include <memory>
 #include <system_error>
 
 #include "ringloop/detail/processors.hpp"
@@ -12,12 +17,25 @@
 namespace ringloop {
 
 namespace {
+
 constexpr std::chrono::microseconds look_time{20};
+
+std::atomic<thread_pool*> shared{nullptr};
+
+// Its threads are the parent's, and its lock may be held by one of them.
+void forget_shared_after_fork() {
+    shared.store(nullptr, std::memory_order_relaxed);
 }
 
+}  // namespace
+
 thread_pool::thread_pool(unsigned threads_max)
-    : threads_max_(std::max(threads_max, 1U)), may_look_(detail::has_several_processors()) {
-    threads_.reserve(threads_max_);
+    : thread_pool(thread_pool_options{.threads_max = threads_max}) {}
+
+thread_pool::thread_pool(const thread_pool_options& options)
+    : options_(options), may_look_(detail::has_several_processors()) {
+    options_.threads_max = std::max(options_.threads_max, 1U);
+    threads_.reserve(options_.threads_max);
 }
 
 thread_pool::~thread_pool() {
@@ -34,7 +52,7 @@ void thread_pool::submit(item& work) {
     bool wake = true;
     {
         const std::lock_guard lock(mutex_);
-        if (idle_ <= queued_ && threads_.size() < threads_max_) {
+        if (idle_ <= queued_ && threads_.size() < options_.threads_max) {
             try {
                 const detail::signals_blocked quiet;
                 threads_.emplace_back([this] { work_loop(); });
@@ -67,6 +85,9 @@ void thread_pool::look_for_work(std::unique_lock<std::mutex>& lock) {
 }
 
 void thread_pool::work_loop() {
+    pthread_setname_np(pthread_self(), options_.name);
+    // Linux keeps it for each thread. Refused, the thread stays as it is.
+    if (options_.niceness != 0) static_cast<void>(nice(options_.niceness));
     std::unique_lock lock(mutex_);
     while (true) {
         ++idle_;
@@ -86,6 +107,18 @@ void thread_pool::work_loop() {
         work->run(*work);
         lock.lock();
     }
+}
+
+thread_pool& workers() {
+    if (thread_pool* const found = shared.load(std::memory_order_acquire)) return *found;
+    static const int at_fork = pthread_atfork(nullptr, nullptr, &forget_shared_after_fork);
+    static_cast<void>(at_fork);
+    auto made =
+        std::make_unique<thread_pool>(thread_pool_options{.niceness = 19, .name = "rl-worker"});
+    thread_pool* found = nullptr;
+    if (shared.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel))
+        found = made.release();
+    return *found;
 }
 
 }  // namespace ringloop

@@ -1,4 +1,6 @@
 // Groups, time limits, offload and run(): who ends whom, and what is thrown.
+#include <sys/resource.h>
+
 #include <csignal>
 #include <stdexcept>
 
@@ -148,6 +150,17 @@ TEST_CASE("offload returns the function's value, and throws what it throws", "[o
         co_return sum;
     };
     CHECK(r.run(scenario()) == 499 * 500 / 2);
+}
+
+TEST_CASE("without a pool a function runs on the process's workers, below other threads",
+          "[offload]") {
+    runner r(rl::testing::all_bodies().back());
+    const auto niceness = [] { return getpriority(PRIO_PROCESS, 0); };  // of this thread
+    const int here = niceness();
+    const auto scenario = [&]() -> rl::task<int> { co_return co_await rl::offload(niceness); };
+    CHECK(r.run(scenario()) == std::min(here + 19, 19));
+    CHECK(niceness() == here);
+    CHECK(&rl::workers() == &rl::workers());
 }
 
 TEST_CASE("a stop reaches an offloaded function through its token, and waits for it", "[offload]") {
