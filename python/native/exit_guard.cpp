@@ -8,23 +8,18 @@
 #include <exception>
 #include <thread>
 
+#include "ringloop/bridge/python/finalizing.hpp"
+
 namespace ringloop::python {
 namespace {
 
 std::terminate_handler previous = nullptr;
 std::thread::id main_thread;
 
-bool finalizing() noexcept {
-#if PY_VERSION_HEX >= 0x030D0000
-    return Py_IsFinalizing() != 0;
-#else
-    return _Py_IsFinalizing() != 0;
-#endif
-}
-
 [[noreturn]] void on_terminate() {
     // A forced unwinding is no exception that could be looked at.
-    while (finalizing() && std::this_thread::get_id() != main_thread && !std::current_exception()) {
+    while (bridge::finalizing() && std::this_thread::get_id() != main_thread &&
+           !std::current_exception()) {
         // tidy-allow: banned because this thread must never run again
         std::this_thread::sleep_for(std::chrono::hours(1));
     }

@@ -316,6 +316,16 @@ std::vector<PyMethodDef>& all_methods() {
     return methods;
 }
 
+// Those whose memory ends with Python objects. The others belong to coroutines that were left.
+void retire_host_operations(driver& io) noexcept {
+    const auto first = [&io]() noexcept {
+        operation* each = io.newest();
+        while (each != nullptr && !each->host) each = each->next;
+        return each;
+    };
+    while (operation* each = first()) io.retire(*each);
+}
+
 bridge::loop_host* host_if_own(PyObject* object) noexcept {
     return is_loop(object) ? cast(object)->state.host.get() : nullptr;
 }
@@ -372,12 +382,20 @@ void loop_tear_down(loop_object* loop) noexcept {
         state.host->end_all();
         socket_place::forget_all(state.host.get());
         state.native->io().flush();
-        state.native->io().retire_all();
-        // More than once: posts may wait behind those that the last turn left over.
-        while (state.native->has_host_work()) state.native->run_host();
+        if (state.host->left_behind()) {
+            retire_host_operations(state.native->io());
+        } else {
+            state.native->io().retire_all();
+            // More than once: posts may wait behind those that the last turn left over.
+            while (state.native->has_host_work()) state.native->run_host();
+        }
         loop_clear_queues(loop);
     }
     unlink(loop);
+    if (state.host->left_behind()) {  // threads still come back to both
+        static_cast<void>(state.host.release());
+        static_cast<void>(state.native.release());
+    }
     state.host.reset();
     state.native.reset();
 }

@@ -153,6 +153,14 @@ def check_free(fd: int, wanted_by: str, kinds: tuple[str, ...] = ()) -> None:
         raise error
 
 
+def give_up(given: Any, wanted_by: str) -> int:
+    """The descriptor of a socket or an OwnedFd, which is the caller's now: `given` has none any
+    more. FdConflictError, and nothing has changed, if a loop of this process has it."""
+    number = number_of(given)
+    check_free(number, wanted_by)
+    return int(given.detach())
+
+
 def _owner(kind: str, holder: Any, loop: Any, state: str) -> FdOwner:
     return FdOwner(kind, repr(holder), state, loop, getattr(loop, "_thread_id", None))
 

@@ -4,42 +4,16 @@ from __future__ import annotations
 import concurrent.futures
 import itertools
 import os
-import subprocess
-import time
 
 import pytest
 
-from harness import limits, programs
+from harness import programs
+from harness.exits import WAYS, one_exit
 
-WAYS = {"end": 0, "exit": 3, "raise": 1, "os-exit": 4, "callback-exit": 5, "timer-exit": 6,
-        "thread-exit": 7, "handler-exit": 8, "terminate": -15, "interrupt": -2,
-        "run-interrupt": -2, "stop": 0, "daemon": 0, "daemon-exit": 9, "closed": 0}
 STATES = ("idle", "receive", "send", "connect", "datagrams", "files", "sendfile", "pipes", "child",
           "handshake", "executor", "timers", "callbacks", "kernel", "bridge",
           "send,handshake,child", "all")
 RUNS = 500 if os.environ.get("RINGLOOP_TEST_ALL") == "1" else 120
-LIMIT_S = 2.0 * limits.SLOWDOWN
-TROUBLE = ("Fatal", "Segmentation", "Assertion", "AddressSanitizer", "terminate called",
-           "Event loop is closed")
-
-
-def one_exit(way: str, state: str) -> tuple[float, str | None]:
-    """How long it took, and what was wrong with it."""
-    name = f"{way} with {state}"
-    try:
-        done = programs.here().program("exit_in_flight.py", way, state, timeout_s=60)
-    except subprocess.TimeoutExpired:
-        return 60, f"{name}: no end"
-    over = time.monotonic()
-    if done.returncode != WAYS[way] or "leaving " not in done.stdout:
-        return 0, f"{name}: exit code {done.returncode}: {done.stderr[-600:]}"
-    seconds = over - float(done.stdout.split()[-1])
-    if seconds > LIMIT_S:
-        return seconds, f"{name}: {seconds:.1f} s"
-    for word in TROUBLE:
-        if word in done.stderr:
-            return seconds, f"{name}: {done.stderr[-600:]}"
-    return seconds, None
 
 
 @pytest.mark.time_limit(900)

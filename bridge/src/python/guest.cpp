@@ -34,7 +34,6 @@ class guest final : public loop_host {
   public:
     guest(PyObject* loop, std::unique_ptr<scheduler> native, PyObject* object) noexcept
         : loop_host(loop, native.get()), scheduler_(std::move(native)), object_(object) {}
-    ~guest() override;
 
     int call_soon(PyObject* callback, PyObject* argument, PyObject* context) noexcept override;
     void submitted() noexcept override;
@@ -47,6 +46,8 @@ class guest final : public loop_host {
         timer_ns_ = no_deadline;
     }
     [[nodiscard]] PyObject* alive_loop() const noexcept;
+    // Ends all that is in flight and deletes the guest, unless threads still come back to it.
+    void end() noexcept;
 
     PyObject* weak_loop = nullptr;
 
@@ -88,11 +89,12 @@ guest*& host_in(PyObject* object) noexcept {
 
 // ---- the host
 
-guest::~guest() {
+void guest::end() noexcept {
     const bool forgotten = ended();  // in a forked child
     end_all();
-    if (forgotten) return;
-    while (native().has_host_work()) native().run_host();  // posts that were accepted (capi.h)
+    if (left_behind()) return;
+    while (!forgotten && native().has_host_work()) native().run_host();  // accepted posts (capi.h)
+    delete this;
 }
 
 int guest::call_soon(PyObject* callback, PyObject* argument, PyObject* context) noexcept {
@@ -199,7 +201,7 @@ void end_guest(guest* host) noexcept {
         all.cached_loop = nullptr;
     }
     Py_CLEAR(host->weak_loop);
-    delete host;
+    host->end();
 }
 
 int guest_clear(PyObject* object) {
@@ -257,6 +259,13 @@ bool add_reader(PyObject* loop, guest& host, PyObject* object) noexcept {
 }
 
 loop_host* make_guest(PyObject* loop) noexcept {
+    // Reached by objects of the main interpreter's: CPython gives a module that cannot be
+    // initialised twice to subinterpreters as a copy.
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "ringloop's awaitables run in the main interpreter only: await them there");
+        return nullptr;
+    }
     std::unique_ptr<scheduler> native;
     try {
         native = std::make_unique<scheduler>(guest_config());

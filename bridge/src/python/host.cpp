@@ -8,10 +8,16 @@
 #include <vector>
 
 #include "ringloop/bridge/python/awaitable.hpp"
+#include "ringloop/bridge/python/finalizing.hpp"
 #include "ringloop/bridge/python/loop_link.hpp"
 #include "ringloop/bridge/python/ref.hpp"
 
 namespace ringloop::bridge {
+namespace {
+
+constexpr std::int64_t patience_at_exit_ns = 1'000'000'000;
+
+}  // namespace
 
 // Any thread. The consumer may free the scheduler as soon as it has the node, while this thread is
 // still on its way through wake(): `posting_` holds end_all() up until it has left.
@@ -54,7 +60,17 @@ void loop_host::end_all() noexcept {
     for (awaitable* each = pending_; each != nullptr; each = each->next)
         all.push_back(ref::share(each->object()));
     for (const ref& each : all) reinterpret_cast<awaitable*>(each.get())->cancel(nullptr);
-    while (pending_ != nullptr) pending_->collect();
+    if (finalizing()) patience_ns_ = native_->now_ns() + patience_at_exit_ns;
+    const auto not_collected = [this]() noexcept {
+        awaitable* each = pending_;
+        while (each != nullptr && each->collected) each = each->next;
+        return each;
+    };
+    while (awaitable* each = not_collected()) each->collect();
+    if (pending_ != nullptr) {
+        left_behind_ = true;
+        leave_pending();
+    }
     while (posting_.load(std::memory_order_acquire) != 0) sched_yield();
 }
 
@@ -68,7 +84,11 @@ void loop_host::forget_after_fork() noexcept {
     ended_ = true;
     posting_.store(0, std::memory_order_relaxed);  // threads that the child does not have
     if (link_ != nullptr) link_->forget();
-    // Their kernel half is the parent's; they stay allocated, without a host, for good.
+    leave_pending();  // their kernel half is the parent's
+}
+
+// Their sources stay allocated, without an owner, for good.
+void loop_host::leave_pending() noexcept {
     while (pending_ != nullptr) {
         pending_->work = nullptr;
         pending_->unlink();

@@ -47,10 +47,11 @@ class job_source final : public source {
 // The worker leaves within a block of work; until then this thread sleeps on the ring.
 void job_source::collect() noexcept {
     awaitable& owner = *owner_;
-    scheduler& native = host_->native();
+    loop_host& host = *host_;
+    scheduler& native = host.native();
     request_cancel();
-    while (!owner.done()) {
-        Py_BEGIN_ALLOW_THREADS native.wait(no_deadline);
+    while (!owner.done() && host.is_patient()) {
+        Py_BEGIN_ALLOW_THREADS native.wait(host.patience_ns());
         Py_END_ALLOW_THREADS native.run_host();
     }
 }

@@ -201,6 +201,7 @@ class driver {
     [[nodiscard]] std::size_t in_flight() const noexcept { return in_flight_; }
     // The newest of them, or null; the others follow by operation::next.
     [[nodiscard]] const operation* newest() const noexcept { return first_; }
+    [[nodiscard]] operation* newest() noexcept { return first_; }
 
   protected:
     driver() noexcept;

@@ -1,9 +1,10 @@
 """Ends in the way that is asked for while work of the kinds that are asked for is in flight.
 
-    exit_in_flight.py WAY STATE[,STATE…]
+    exit_in_flight.py WAY STATE[,STATE…] [LOOP]
 
-Prints "leaving SECONDS" (of the monotonic clock) right before the end begins. WAYS and STATES below
-list both; state "all" is all of them.
+Prints "leaving SECONDS" (of the monotonic clock) right before the end begins. main() and over()
+have the ways, STATES below and bridge_in_flight.py the states; "all" is all of the former, "bridge"
+all of the latter. LOOP: ringloop, asyncio or uvloop.
 """
 import asyncio
 import importlib.util
@@ -16,17 +17,30 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
+
+import bridge_in_flight
 
 import ringloop
 
 keep: list[object] = []
+LOOP = sys.argv[3] if len(sys.argv) > 3 else "ringloop"
 
 
 class Sink(asyncio.Protocol):
     pass
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    made: asyncio.AbstractEventLoop = importlib.import_module(LOOP).new_event_loop()
+    return made
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    ringloop.run(work, loop_factory=new_loop)
 
 
 def leaving() -> None:
@@ -174,25 +188,11 @@ async def kernel() -> None:
 
 
 async def bridge() -> None:
-    """Coroutines of an extension module: waiting, awaiting Python, and in a generator."""
+    """What extension modules do; the package alone has none."""
     folder = Path(ringloop._native.__file__).absolute().parents[2] / "extensions"
-    if not folder.is_dir():
-        return
-    sys.path.append(str(folder))
-    calls = importlib.import_module("bridge_calls")
-
-    async def never() -> None:
-        await asyncio.Event().wait()
-
-    async def steps() -> None:
-        async for _ in calls.count(1_000_000, 1):
-            pass
-
-    task(calls.forever())
-    task(calls.wait_for(never()))
-    task(calls.call_group(lambda _: never(), 3))
-    task(calls.stubborn(300))
-    task(steps())
+    if folder.is_dir():
+        for state in bridge_in_flight.STATES.values():
+            await state()
 
 
 STATES: dict[str, Callable[[], Awaitable[None]]] = {each.__name__: each for each in (
@@ -203,7 +203,7 @@ STATES: dict[str, Callable[[], Awaitable[None]]] = {each.__name__: each for each
 async def busy(states: list[str]) -> None:
     """Returns with all of it in flight."""
     for state in states:
-        await STATES[state]()
+        await (STATES.get(state) or getattr(bridge_in_flight, state))()
     await asyncio.sleep(0)
 
 
@@ -219,6 +219,9 @@ async def main(way: str, states: list[str]) -> None:
         raise RuntimeError("meant")
     if way == "os-exit":
         os._exit(4)
+    if way == "fork":       # the child ends beside work of its parent's
+        pid = os.fork()
+        sys.exit(10 if pid == 0 else os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     if way == "callback-exit":
         loop.call_soon(sys.exit, 5)
     if way == "timer-exit":
@@ -244,7 +247,7 @@ def in_thread(states: list[str]) -> None:
         started.set()
         await asyncio.sleep(3_600)
 
-    threading.Thread(target=lambda: ringloop.run(serve()), daemon=True).start()
+    threading.Thread(target=lambda: run(serve()), daemon=True).start()
     started.wait()
     leaving()
 
@@ -261,11 +264,11 @@ def over(way: str, states: list[str]) -> None:
         in_thread(states)
         sys.exit(9)
     elif way == "closed":
-        ringloop.run(closed(states))
+        run(closed(states))
     elif way == "run-interrupt":
-        ringloop.run(main("interrupt", states))
+        run(main("interrupt", states))
     else:
-        loop = ringloop.new_event_loop()
+        loop = new_loop()
         asyncio.set_event_loop(loop)
         loop.set_exception_handler(lambda loop, context: None)
         if way == "stop":
@@ -277,5 +280,6 @@ def over(way: str, states: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore", DeprecationWarning)         # fork with threads: meant here
     signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's "&" ignores it
     over(sys.argv[1], list(STATES) if sys.argv[2] == "all" else sys.argv[2].split(","))

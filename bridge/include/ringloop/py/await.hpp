@@ -78,11 +78,13 @@ struct future_wait : posted, std::enable_shared_from_this<future_wait> {
         const std::shared_ptr<future_wait> self =
             std::move(static_cast<future_wait&>(node).on_its_way_);
         if (self->done) return;
+        if (self->waiting && self->source.host().ended()) {  // nobody would run its callbacks
+            self->abandoned = true;
+            self->resume();
+            return;
+        }
         const ref answer = ref::steal(PyObject_CallMethod(self->future.get(), "cancel", nullptr));
         if (!answer) PyErr_WriteUnraisable(self->future.get());
-        if (!self->waiting || !self->source.host().ended()) return;
-        self->abandoned = true;
-        self->resume();
     }
     // The source may be gone afterwards.
     void resume() noexcept {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ringloop/py/def.hpp"
+#include "ringloop/py/owned_fd.hpp"
 
 namespace ringloop::py {
 
@@ -89,6 +90,38 @@ struct type_caster<T> {
     static handle cast(Given&& source, return_value_policy, handle) {
         return own::give(std::forward<Given>(source));
     }
+};
+
+// The descriptor changes hands when all arguments have turned out to be right.
+template <>
+struct type_caster<ringloop::py::owned_fd> {
+    static constexpr auto name = const_name("ringloop.OwnedFd");
+    bool load(handle source, bool /*convert*/) {
+        if (!ringloop::py::owned_fd::can_be(source.ptr())) return false;
+        given = ringloop::py::ref::share(source.ptr());
+        return true;
+    }
+    static handle cast(ringloop::py::owned_fd&& source, return_value_policy, handle) {
+        try {
+            return std::move(source).to_python().release();
+        } catch (const ringloop::py::error& raised) {
+            raised.restore();
+            throw error_already_set();
+        }
+    }
+    template <class>
+    using cast_op_type = ringloop::py::owned_fd;
+    operator ringloop::py::owned_fd() {
+        try {
+            return ringloop::py::owned_fd::from_python(given.get());
+        } catch (const ringloop::py::error& raised) {
+            raised.restore();
+            throw error_already_set();
+        }
+    }
+
+  private:
+    ringloop::py::ref given;
 };
 
 template <class T>

@@ -176,14 +176,15 @@ inline void task_base::begin(bridge::loop_host& host, bridge::awaitable& owner,
 // The loop is closing: the coroutine is driven to its end from here.
 inline void task_base::collect() noexcept {
     bridge::awaitable& owner = *owner_;  // outlives this call, *this does not
-    scheduler& native = host_->native();
+    bridge::loop_host& host = *host_;
+    scheduler& native = host.native();
     {
         const scheduler::entry inside(native);
         scope_.request_stop();
     }
-    while (!owner.done()) {
+    while (!owner.done() && host.is_patient()) {
         PyThreadState* const thread = PyEval_SaveThread();
-        native.wait(no_deadline);
+        native.wait(host.patience_ns());
         native.run_native();
         PyEval_RestoreThread(thread);
         native.run_host();
@@ -202,7 +203,9 @@ class task_source final : public task_base {
     task_source(const export_info& about, Function function, Given&&... given)
         : task_base(about),
           function_(std::move(function)),
-          arguments_(std::forward<Given>(given)...) {}
+          arguments_(std::forward<Given>(given)...) {
+        takes_back = is_missed;
+    }
 
     void start(bridge::loop_host& host, bridge::awaitable& owner) noexcept override {
         std::coroutine_handle<root::promise_type> coroutine;
@@ -228,6 +231,10 @@ class task_source final : public task_base {
             return nullptr;
         }
     }
+    void undelivered(PyObject* value) noexcept override {
+        if constexpr (is_missed)
+            if (value != nullptr) value_type::undelivered(value);
+    }
     int traverse(visitproc visit, void* arg) noexcept override {
         if (const int stop = task_base::traverse(visit, arg); stop != 0) return stop;
         int stop = 0;
@@ -240,6 +247,11 @@ class task_source final : public task_base {
     }
 
   private:
+    // A value that must not be left to the collector.
+    static constexpr bool is_missed = requires(PyObject * value) {
+        value_type::undelivered(value);
+    };
+
     template <class Argument>
     static int visit_argument(const Argument& argument, visitproc visit, void* arg) noexcept {
         if constexpr (std::is_same_v<Argument, ref>) Py_VISIT(argument.get());

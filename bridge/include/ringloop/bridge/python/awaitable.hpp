@@ -47,7 +47,8 @@ class source {
     virtual void start(loop_host& host, awaitable& owner) noexcept = 0;
     // Asks it to end soon; finish() still follows. May come more than once.
     virtual void request_cancel() noexcept = 0;
-    // Returns once finish() was called: its loop is closing. May release the GIL.
+    // Returns once finish() was called: its loop is closing. May release the GIL. What waits for
+    // threads of others may return earlier where !host.is_patient(): it is never touched again.
     virtual void collect() noexcept = 0;
     // Asked once, inside finish(): a new reference, or null with an exception set.
     [[nodiscard]] virtual PyObject* result() noexcept = 0;
@@ -97,6 +98,7 @@ struct awaitable {
     bool cancel_requested;
     bool retrieved;  // somebody saw the exception
     bool shared;     // the one finished None
+    bool collected;  // its loop's end has waited for it
 
     [[nodiscard]] bool done() const noexcept { return now > state::pending; }
     [[nodiscard]] PyObject* object() noexcept { return &ob_base; }
@@ -117,7 +119,7 @@ struct awaitable {
     // Raises what it ended with, or returns a new reference to the value.
     [[nodiscard]] PyObject* take() noexcept;
     [[nodiscard]] int add_callback(PyObject* function, PyObject* run_in) noexcept;
-    // Its loop is closing: returns when it has ended.
+    // Its loop is closing: returns when it has ended, or is left behind (loop_host::end_all()).
     void collect() noexcept;
 
     void drop_work(PyObject* value, bool delivered) noexcept;

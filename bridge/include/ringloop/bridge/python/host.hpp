@@ -36,8 +36,16 @@ class loop_host {
 
     // Ends what awaitables have in flight here: cancels, waits for the last completions, calls no
     // callback any more. A loop calls it in close(), before it drops its scheduler. Idempotent.
+    // While the interpreter is ending, it waits a second: what threads have not ended by then is
+    // left behind, for good. Nothing of this host nor of its scheduler may be freed then.
     void end_all() noexcept;
     [[nodiscard]] bool ended() const noexcept { return ended_; }
+    // Until when source::collect() may wait for other threads.
+    [[nodiscard]] std::int64_t patience_ns() const noexcept { return patience_ns_; }
+    [[nodiscard]] bool is_patient() noexcept {
+        return patience_ns_ == no_deadline || native_->now_ns() < patience_ns_;
+    }
+    [[nodiscard]] bool left_behind() const noexcept { return left_behind_; }
     // The awaitables in flight, for the collector: they are kept alive from here.
     int traverse(visitproc visit, void* context) noexcept;
     // In a forked child: what was in flight is the parent's; nothing of it may be touched.
@@ -72,12 +80,15 @@ class loop_host {
     static void tell_slow_step(scheduler::step_watch& watch, void* owner,
                                std::int64_t took_ns) noexcept;
     void drop_link() noexcept;
+    void leave_pending() noexcept;
     static void post_home(void* context, posted& node) noexcept;
     awaitable* pending_ = nullptr;      // in flight, newest first; each holds a reference to itself
     std::atomic<unsigned> posting_{0};  // workers inside post_home()
     loop_link* link_ = nullptr;         // made when asked for
     slow_steps watch_{{&loop_host::tell_slow_step, 0}, this};
     bool ended_ = false;
+    bool left_behind_ = false;
+    std::int64_t patience_ns_ = no_deadline;
 };
 
 // The host of a running loop; makes a guest the first time a foreign loop is seen. Null with an
