@@ -24,6 +24,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
@@ -199,7 +200,8 @@ consteval void refuse_scope() {
 }
 
 [[nodiscard]] inline const export_info* new_export(const char* name, gil policy) {
-    if (import_runtime() < 0) throw_raised();
+    // As text: what a tool says of a Python exception here has the reason in its cause only.
+    if (import_runtime() < 0) throw std::runtime_error(error::take().what());
     // As long as the process: awaitables may outlive their module.
     auto* made = new export_info{kept_text(name), policy};
     runtime().add_export(*made);

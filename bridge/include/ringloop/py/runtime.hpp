@@ -19,8 +19,15 @@ namespace detail {
 inline const bridge::python_table* found_runtime = nullptr;
 }
 
-// 0, or -1 with ImportError set: ringloop is missing, or of another version.
+// 0, or -1 with ImportError set: ringloop is missing, or of another version, or this is a
+// subinterpreter, where it does not run.
 [[nodiscard]] inline int import_runtime() noexcept {
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError,
+                        "this module needs ringloop, which runs in the main interpreter only: it "
+                        "has one runtime per process; import the module there");
+        return -1;
+    }
     if (detail::found_runtime != nullptr) return 0;
     const ringloop_api* api = ringloop_import();
     if (api == nullptr) return -1;
