@@ -30,6 +30,14 @@ rl::thread_pool& workers() {
 rl::task<void> hop() {
     co_await rl::offload(workers(), [] {});
 }
+// The same steps on whichever thread it is called: about a millisecond a million.
+void work(long steps) {
+    volatile long done = 0;
+    for (long i = 0; i < steps; ++i) done = done + 1;
+}
+rl::task<void> work_on_workers(long steps) {
+    co_await rl::offload([steps] { work(steps); });
+}
 double sum(std::span<const double> values) {
     return std::accumulate(values.begin(), values.end(), 0.0);
 }
@@ -50,6 +58,8 @@ PYBIND11_MODULE(bridge_bench, m) {
         rl::py::fast<&hop>(m.ptr(), "hop") < 0 || rl::py::fast<&sum>(m.ptr(), "sum_fast") < 0)
         throw py::error_already_set();
     rl::py::def<&nothing>(m, "nothing_pybind11");
+    rl::py::def<&work_on_workers>(m, "work_on_workers");
+    m.def("work_released", &work, py::call_guard<py::gil_scoped_release>());
     m.def("sum_pybind11", [](const py::buffer& buffer) {
         const py::buffer_info info = buffer.request();
         return sum({static_cast<const double*>(info.ptr), static_cast<std::size_t>(info.size)});

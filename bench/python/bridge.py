@@ -5,7 +5,9 @@ coroutine that never waits, beside a Python coroutine that returns at once; one 
 beside a future resolved by call_soon; one that hops to a worker thread beside run_in_executor.
 Calls: a sum over a buffer, by py::fast, pybind11 and ctypes. Many small items: batched and
 coalesced beside one by one. Tasks: with ringloop's task factory, and with a hook that does nothing,
-beside neither.
+beside neither. Lateness: p99 of a heartbeat of 1 ms on the loop beside four native functions that
+never end, on ringloop's workers and on those of a ThreadPoolExecutor. Hand-over: a connection
+detached from its transport and attached again, on ringloop alone.
 On asyncio, uvloop and ringloop. Rounds are shuffled; a ratio is ours over the other's within one
 round, so below 1 ours is better (x where it says times: above 1).
 
@@ -16,10 +18,12 @@ from __future__ import annotations
 import argparse
 import array
 import asyncio
+import concurrent.futures
 import ctypes
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 import time
@@ -44,7 +48,9 @@ RATIOS = {
     "call, pybind11 / ctypes": ("sum pybind11", "sum ctypes"),
     "1,000 items batched / one by one": ("batched", "one by one"),
     "awaits coalesced / one by one": ("coalesced", "awaited singly"),
+    "lateness beside workers / executor, p99": ("late beside workers", "late beside executor"),
 }
+BEATS, BUSY, WORK_STEPS = 1000, 4, 5_000_000
 
 
 def extension() -> Any:
@@ -168,6 +174,65 @@ async def many(found: dict[str, float]) -> None:
     found["coalesced"] = await mean(lambda: asyncio.gather(*map(one, items[:100])), 30)
 
 
+async def lateness(work: Callable[[], Awaitable[None]]) -> float:
+    """p99, of a loop that finds its thread's processor busy."""
+    loop = asyncio.get_running_loop()
+    late: list[float] = []
+    over: asyncio.Future[None] = loop.create_future()
+
+    async def again() -> None:
+        while not over.done():
+            await work()
+
+    def beat(due: float) -> None:
+        now = loop.time()
+        late.append(now - due)
+        if len(late) == BEATS:
+            over.set_result(None)
+        else:
+            loop.call_at(now + 0.001, beat, now + 0.001)
+
+    busy = [asyncio.ensure_future(again()) for _ in range(BUSY)]
+    await asyncio.sleep(0.05)
+    beat(loop.time())
+    await over
+    await asyncio.gather(*busy)
+    return stats.quantile(late[1:], 0.99)
+
+
+async def beats(found: dict[str, float], native: Any) -> None:
+    loop = asyncio.get_running_loop()
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))     # as a service runs
+    found["late beside workers"] = await lateness(lambda: native.work_on_workers(WORK_STEPS))
+    with concurrent.futures.ThreadPoolExecutor(BUSY) as pool:
+        found["late beside executor"] = await lateness(
+            lambda: loop.run_in_executor(pool, native.work_released, WORK_STEPS))
+
+
+async def hand_over(found: dict[str, float]) -> None:
+    """us of one detach() and one attach(): with nothing in flight, and with the receive that a
+    transport has armed after a turn."""
+    import ringloop
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    given: Any = near
+    for name, wait in (("hand-over, idle", False), ("hand-over, receiving", True)):
+        times: list[float] = []
+        transport, _ = await ringloop.attach(given, asyncio.Protocol)
+        for _ in range(5_000):
+            if wait:
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            begin = time.perf_counter()
+            given, _ = await ringloop.detach(transport)
+            transport, _ = await ringloop.attach(given, asyncio.Protocol)
+            times.append(time.perf_counter() - begin)
+        given, _ = await ringloop.detach(transport)
+        found[name] = stats.quantile(times, 0.5)
+    given.close()
+    far.close()
+
+
 async def measure(host: str) -> dict[str, float]:
     found: dict[str, float] = {}
     native = extension()
@@ -175,6 +240,9 @@ async def measure(host: str) -> dict[str, float]:
     await tasks(found)
     await many(found)
     calls(found, native)
+    if host == "ringloop":
+        await hand_over(found)
+    await beats(found, native)
     return found
 
 
@@ -182,6 +250,10 @@ def run_host(host: str) -> None:
     factory = __import__(host).new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         print(json.dumps(runner.run(measure(host))), flush=True)
+
+
+def microseconds(seconds: list[float]) -> str:
+    return f"{stats.quantile(seconds, 0.5) * 1e6:.3f}" if seconds else ""
 
 
 def main() -> None:
@@ -199,7 +271,7 @@ def main() -> None:
             found[host].append(json.loads(done.stdout))
     names = list(found["ringloop"][0])
     print(report.table(["us", *HOSTS], [
-        [name, *(f"{stats.quantile([run[name] for run in found[host]], 0.5) * 1e6:.3f}"
+        [name, *(microseconds([run[name] for run in found[host] if name in run])
                  for host in HOSTS)] for name in names]))
     print()
     ratios = {cell: {host: stats.paired([run[ours] for run in found[host]],
