@@ -8,7 +8,8 @@ otherwise), its median with a 95 % interval. CPU is the main figure of most, wal
 beside it. Answers are checked; a wrong one is an error. Rivals that are not there are named.
 
     --rounds N     15 by default          --seconds S    of each load, 0.5 by default
-    --cells A,B    those whose group or name contains one of these       --list      only names them
+    --cells A,B    those whose group or name contains one of these (a comma that a space follows
+                   belongs to a name)     --list     only names them
     --loops A,B    these rivals in all cells that have any
     --quick        one tiny round of everything, to see that it works; figures mean nothing
     --normal-priority      for machines that others work on
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import sys
 import time
 from pathlib import Path
@@ -35,7 +37,8 @@ WAYS = ("executor", "blocking")     # subjects that are no loops
 
 
 def chosen_cells(wish: str | None) -> list[Cell]:
-    words = [word.strip().lower() for word in wish.split(",")] if wish else [""]
+    # Names have commas of their own, with a space behind them.
+    words = re.split(r",(?! )", wish.lower()) if wish else [""]
     return [cell for cell in CELLS
             if any(word in cell.name.lower() or word in cell.group for word in words)]
 

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from cells.model import CPU, P50, P99, WALL, Figures, Unable
 
 HERE = Path(__file__).parent
 FILE_BYTES = 64 << 20
-LIMIT_S = 120.0
+LIMIT_S, START_LIMIT_S = 120.0, 30.0
 QUICK_SCALE, QUICK_SECONDS, QUICK_CONNECTIONS = 0.002, 0.02, 20
 
 
@@ -110,7 +111,8 @@ class Rig:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True)
         server = Server(process.pid, {}, process, errors)
         assert process.stdout is not None
-        line = process.stdout.readline()
+        ready, _, _ = select.select([process.stdout], [], [], START_LIMIT_S)
+        line = process.stdout.readline() if ready else ""
         if not line:
             said = server.said()
             server.end()

@@ -16,8 +16,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cells import loops, programs  # noqa: E402
+from common import placing  # noqa: E402
 
 ONE_CORE = {"micro", "quiet", "connecting"}
+SHARED_CORE = {"quiet.stalls"}      # not before all others
 
 
 def run(job: str, name: str, scale: float) -> dict[str, object]:
@@ -33,11 +35,13 @@ def main() -> None:
     name, scale, *jobs = sys.argv[1:]
     found = {}
     for job in jobs:
-        if job.split(".")[0] in ONE_CORE:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))     # after the job before
+        if job.split(".")[0] not in ONE_CORE:
+            placing.pin({0, 1}, real_time=False)
+        elif job in SHARED_CORE:
+            placing.pin({0}, real_time=False)
+        else:
             programs.pin({0})
-        else:       # not before all others: threads of one core must take turns
-            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-            os.sched_setaffinity(0, {0, 1} & set(range(os.cpu_count() or 1)))
         found[job] = run(job, name, float(scale))
     print(json.dumps(found), flush=True)
     os._exit(0)     # whatever a rival has left running
