@@ -379,6 +379,8 @@ void list_files(owner_list& found) noexcept {
 int add_file_types(PyObject* module) noexcept {
     ledger_add("awaitables", &bridge::awaitables_live);
     ledger_add("awaits_pending", &bridge::awaitables_pending);
+    ledger_add("iterators", &bridge::iterators_live);
+    ledger_add("jobs", &bridge::jobs_live);
     ledger_add("files", &files_live);
     ledger_add("shared_handles", &bridge::shared_handles_live);
     unsupported_operation = attribute_of("io", "UnsupportedOperation");

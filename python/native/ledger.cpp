@@ -1,6 +1,7 @@
 // The ledger's table. GIL held throughout.
 #include "ledger.hpp"
 
+#include <cstring>
 #include <vector>
 
 #include "ringloop/bridge/python/ref.hpp"
@@ -12,6 +13,8 @@ struct entry {
     const char* name;
     const long* counter;
     long (*count)();
+
+    [[nodiscard]] long value() const noexcept { return counter != nullptr ? *counter : count(); }
 };
 
 std::vector<entry>& entries() {
@@ -29,12 +32,17 @@ void ledger_add(const char* name, long (*count)()) noexcept {
     entries().push_back({name, nullptr, count});
 }
 
+long ledger_count(const char* name) noexcept {
+    for (const entry& e : entries())
+        if (std::strcmp(e.name, name) == 0) return e.value();
+    return 0;
+}
+
 PyObject* ledger_dict(PyObject*, PyObject*) noexcept {
     bridge::ref dict = bridge::ref::steal(PyDict_New());
     if (!dict) return nullptr;
     for (const entry& e : entries()) {
-        const long value = e.counter != nullptr ? *e.counter : e.count();
-        bridge::ref number = bridge::ref::steal(PyLong_FromLong(value));
+        bridge::ref number = bridge::ref::steal(PyLong_FromLong(e.value()));
         if (!number || PyDict_SetItemString(dict.get(), e.name, number.get()) < 0) return nullptr;
     }
     return dict.release();

@@ -11,6 +11,8 @@ namespace ringloop::python {
 void ledger_add(const char* name, const long* counter) noexcept;
 // Registers a function that computes a count (operations in flight of all loops, for one).
 void ledger_add(const char* name, long (*count)()) noexcept;
+// The count of that name, 0 if there is none. No Python.
+[[nodiscard]] long ledger_count(const char* name) noexcept;
 [[nodiscard]] PyObject* ledger_dict(PyObject*, PyObject*) noexcept;
 
 }  // namespace ringloop::python

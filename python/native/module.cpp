@@ -6,7 +6,9 @@
 
 #include "datagram.hpp"
 #include "exit_guard.hpp"
+#include "leak_report.hpp"
 #include "loop.hpp"
+#include "loop_statistics.hpp"
 #include "native_task.hpp"
 #include "owners.hpp"
 #include "ringloop/bridge/python/awaitable.hpp"
@@ -33,6 +35,8 @@ int execute(PyObject* module) {
     if (bridge::add_handle_types(module) < 0) return -1;
     if (python::add_owner_functions(module) < 0) return -1;
     if (python::add_loop_types(module) < 0) return -1;
+    if (python::add_loop_statistics(module) < 0) return -1;
+    if (python::add_leak_report(module) < 0) return -1;
     if (python::add_transport_types(module) < 0) return -1;
     if (python::add_datagram_types(module) < 0) return -1;
     if (python::add_socket_types(module) < 0) return -1;

@@ -6,17 +6,19 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import compat, fs, hooks
+from . import compat, fs, hooks, memory
 from ._batched import batched
 from ._capabilities import Capabilities, capabilities
 from ._coalesce import coalesce
 from ._handover import attach, detach, recv_handle, send_handle
+from ._leak_report import report_if_wanted
 from ._leakcheck import LeakError, leakcheck
 from ._mixin import mixin
 from ._native import AffinityError, Awaitable, FdConflictError, HandleProducer, NativeTask
 from ._owned import OwnedFd
 from ._owners import fdinfo
 from ._print_tasks import print_tasks
+from ._stats import ExportStats, LoopStats, Stats, stats
 from ._task_factory import task_factory
 from .clock import VirtualClock
 from .files import open
@@ -36,12 +38,15 @@ __all__ = [
     "Capabilities",
     "EventLoop",
     "EventLoopPolicy",
+    "ExportStats",
     "FdConflictError",
     "HandleProducer",
     "LeakError",
+    "LoopStats",
     "NativeTask",
     "OwnedFd",
     "SharedHandle",
+    "Stats",
     "VirtualClock",
     "attach",
     "batched",
@@ -56,6 +61,7 @@ __all__ = [
     "hooks",
     "install",
     "leakcheck",
+    "memory",
     "mixin",
     "new_event_loop",
     "open",
@@ -63,8 +69,12 @@ __all__ = [
     "recv_handle",
     "run",
     "send_handle",
+    "stats",
     "task_factory",
 ]
+
+report_if_wanted()
+
 
 def get_include() -> str:
     """The folder of ringloop's headers for extension modules: <ringloop/python.hpp> for coroutines

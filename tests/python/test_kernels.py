@@ -10,7 +10,7 @@ import warnings
 
 import pytest
 from harness import loops
-from ringloop import _kernels, kernels
+from ringloop import _kernels, kernels, memory
 
 np = pytest.importorskip("numpy")
 
@@ -158,3 +158,16 @@ def test_a_forked_child_is_told_to_spawn() -> None:
 
 async def _one_product() -> None:
     await kernels.matmul(SQUARE, SQUARE)
+
+
+def test_what_jpeg_encode_has_made_is_counted_until_it_is_a_bytes(on_host: loops.Run) -> None:
+    sizes: list[int] = []
+
+    async def main() -> None:
+        frame = memoryview(bytes(64 * 64 * 3)).cast("B", (64, 64, 3))
+        with memory.register_hook(alloc=lambda at, size: sizes.append(size)):
+            encoded = await kernels.jpeg_encode(frame)
+            assert memory.stats().kernel_results == memory.Usage(0, 0)
+        assert len(encoded) in sizes
+
+    on_host(main())

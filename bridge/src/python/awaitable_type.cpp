@@ -9,6 +9,7 @@
 
 #include "ringloop/bridge/python/awaitable.hpp"
 #include "ringloop/bridge/python/errors.hpp"
+#include "ringloop/bridge/python/leaks.hpp"
 #include "ringloop/bridge/python/task_wakeup.hpp"
 #include "table.hpp"
 
@@ -47,6 +48,8 @@ awaitable* allocate() noexcept {
     return made;
 }
 
+constexpr const char* type_name = "ringloop.Awaitable";
+
 int traverse(PyObject* object, visitproc visit, void* arg) {
     awaitable& self = self_of(object);
     Py_VISIT(Py_TYPE(object));
@@ -71,6 +74,19 @@ int clear(PyObject* object) {
     Py_CLEAR(self.site);
     // The outcome stays: a value may still have to go back to its source.
     return 0;
+}
+
+// Found by the collector in a cycle that nobody has any more. What is still in flight belongs to
+// its host, which the collector has found as well, and ends with that; the rest ends here, with all
+// that the source kept. Whoever asks for the outcome meanwhile finds a cancel.
+int collected(PyObject* object) {
+    awaitable& self = self_of(object);
+    if (self.now == awaitable::state::pending) return clear(object);
+    const bool never_began = self.now == awaitable::state::idle;
+    self.now = awaitable::state::cancelled;
+    self.drop_work(self.outcome, never_began);
+    Py_CLEAR(self.outcome);
+    return clear(object);
 }
 
 // Work that nobody began: a warning, as for a coroutine.
@@ -123,6 +139,8 @@ void deallocate(PyObject* object) {
     clear(object);
     Py_CLEAR(self.outcome);
     --awaitables_live;
+    if (leaks_watched) [[unlikely]]
+        forget_leak(object);
     if (spare_count < spare_max && PyObject_GC_IsFinalized(object) == 0)
         spare[spare_count++] = &self;
     else
@@ -431,7 +449,7 @@ PyType_Slot slots[] = {
     {Py_tp_doc, const_cast<char*>("Native work under way: a coroutine and a future in one.")},
     {Py_tp_dealloc, reinterpret_cast<void*>(deallocate)},
     {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(clear)},
+    {Py_tp_clear, reinterpret_cast<void*>(collected)},
     {Py_tp_finalize, reinterpret_cast<void*>(finalize)},
     {Py_tp_repr, reinterpret_cast<void*>(represent)},
     {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
@@ -444,7 +462,7 @@ PyType_Slot slots[] = {
     {0, nullptr},
 };
 
-PyType_Spec spec = {"ringloop.Awaitable", sizeof(awaitable), 0,
+PyType_Spec spec = {type_name, sizeof(awaitable), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION |
                         Py_TPFLAGS_IMMUTABLETYPE,
                     slots};
@@ -475,7 +493,9 @@ PyObject* new_awaitable(std::unique_ptr<source> work) noexcept {
     awaitable* made = allocate();
     if (made == nullptr) return nullptr;
     made->work = work.release();
-    if (made->work->warns()) made->site = creation_site();
+    if (made->work->warns() || leaks_watched) made->site = creation_site();
+    if (leaks_watched) [[unlikely]]
+        note_leak(made->object(), type_name, made->work->name(), made->site);
     return made->object();
 }
 
@@ -488,6 +508,8 @@ PyObject* finished_value(ref value) noexcept {
     if (made == nullptr) return nullptr;
     made->outcome = value.release();
     made->now = awaitable::state::value;
+    if (leaks_watched) [[unlikely]]
+        note_leak(made->object(), type_name, "", nullptr);
     return made->object();
 }
 
@@ -506,7 +528,7 @@ int add_awaitable_types(PyObject* module) noexcept {
     self_of(shared_none).shared = true;
     --awaitables_live;
     if (prepare_wakeups() < 0 || add_guest_types() < 0 || add_iterator_type() < 0) return -1;
-    if (add_export_statistics(module) < 0) return -1;
+    if (add_export_statistics(module) < 0 || add_memory_functions(module) < 0) return -1;
     return add_python_api(module);
 }
 

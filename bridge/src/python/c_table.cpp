@@ -9,6 +9,7 @@
 #include "ringloop/bridge/python/host.hpp"
 #include "ringloop/bridge/python/loop_link.hpp"
 #include "ringloop/bridge/python/ref.hpp"
+#include "ringloop/memory.hpp"
 #include "table.hpp"
 
 namespace ringloop::bridge {
@@ -115,6 +116,12 @@ const python_table cpp_table = {
     &cancelled_error,
     &add_export,
     [](loop_host& host) noexcept { host.watch_steps(); },
+    [](const void* block, std::size_t bytes, bool taken) noexcept {
+        if (taken)
+            memory::took(memory::kind::kernel_results, block, bytes);
+        else
+            memory::gave_back(memory::kind::kernel_results, block, bytes);
+    },
 };
 
 ringloop_api table = {python_api_magic,

@@ -14,17 +14,22 @@ namespace {
 
 const py::detail::export_info* first = nullptr;
 
-unsigned long long value_of(const std::atomic<std::uint64_t>& counter) noexcept {
-    return counter.load(std::memory_order_relaxed);
+unsigned long long value_of(const py::detail::gil_counter& counter) noexcept {
+    return counter.value();
+}
+
+const char* policy_of(const py::detail::export_info& about) noexcept {
+    static constexpr const char* names[] = {"hold", "release", "auto"};
+    return names[static_cast<int>(about.policy)];
 }
 
 PyObject* export_statistics(PyObject*, PyObject*) {
     ref list = ref::steal(PyList_New(0));
     for (const auto* each = first; list && each != nullptr; each = each->next) {
-        const ref entry = ref::steal(
-            Py_BuildValue("{s:s,s:K,s:K,s:K,s:K}", "name", each->name, "calls",
-                          value_of(each->calls), "held_ns", value_of(each->held_ns), "released_ns",
-                          value_of(each->released_ns), "waited_ns", value_of(each->waited_ns)));
+        const ref entry = ref::steal(Py_BuildValue(
+            "{s:s,s:s,s:K,s:K,s:K,s:K}", "name", each->name, "policy", policy_of(*each), "calls",
+            value_of(each->calls), "held_ns", value_of(each->held_ns), "released_ns",
+            value_of(each->released_ns), "waited_ns", value_of(each->waited_ns)));
         if (!entry || PyList_Append(list.get(), entry.get()) < 0) return nullptr;
     }
     return list.release();
@@ -32,7 +37,8 @@ PyObject* export_statistics(PyObject*, PyObject*) {
 
 PyMethodDef methods[] = {
     {"export_statistics", export_statistics, METH_NOARGS,
-     "One dict for each exported native function: name, calls, held_ns, released_ns, waited_ns."},
+     "One dict for each exported native function: name, policy, calls, held_ns, released_ns, "
+     "waited_ns."},
     {nullptr, nullptr, 0, nullptr},
 };
 

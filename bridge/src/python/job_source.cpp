@@ -9,11 +9,17 @@
 #include "table.hpp"
 
 namespace ringloop::bridge {
+
+long jobs_live = 0;
+
 namespace {
 
 class job_source final : public source {
   public:
-    explicit job_source(std::unique_ptr<python_job> work) noexcept : job_(std::move(work)) {}
+    explicit job_source(std::unique_ptr<python_job> work) noexcept : job_(std::move(work)) {
+        ++jobs_live;
+    }
+    ~job_source() override { --jobs_live; }
 
     void start(loop_host& host, awaitable& owner) noexcept override {
         host_ = &host;

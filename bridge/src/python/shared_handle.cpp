@@ -16,6 +16,7 @@
 #include "handle_sources.hpp"
 #include "ringloop/bridge/python/errors.hpp"
 #include "ringloop/bridge/python/shared_handles.hpp"
+#include "ringloop/memory.hpp"
 
 namespace ringloop::bridge {
 
@@ -93,6 +94,7 @@ shared_handle* shared_handle::make(int memory_fd, int wake_fd, unsigned lanes,
         return nullptr;
     }
     made->memory_ = memory;
+    ringloop::memory::took(ringloop::memory::kind::shared_handles, memory, size);
     ringloop_handle_place(&made->view_, memory, lanes, slots);
     try {
         made->consumer_ = std::make_unique<handle_consumer>(made->view_);
@@ -106,7 +108,10 @@ shared_handle* shared_handle::make(int memory_fd, int wake_fd, unsigned lanes,
 }
 
 shared_handle::~shared_handle() {
-    if (memory_ != nullptr) ::munmap(memory_, view_.size);
+    if (memory_ != nullptr) {
+        memory::gave_back(memory::kind::shared_handles, memory_, view_.size);
+        ::munmap(memory_, view_.size);
+    }
     close_descriptor(view_.wake_fd);
     close_descriptor(memory_fd_);
     --shared_handles_live;

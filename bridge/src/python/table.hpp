@@ -21,6 +21,7 @@ PyObject* new_iterator(std::unique_ptr<iterator_source> work) noexcept;  // iter
 void release_later(PyObject* object) noexcept;                           // release_queue.cpp
 void add_export(const py::detail::export_info& added) noexcept;          // exports.cpp
 int add_export_statistics(PyObject* module) noexcept;                    // exports.cpp
+int add_memory_functions(PyObject* module) noexcept;                     // memory.cpp
 
 // Getters of the awaitable: awaitable_inspect.cpp.
 PyObject* awaitable_name(PyObject* object, void*) noexcept;

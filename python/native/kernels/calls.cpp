@@ -1,6 +1,7 @@
 // Checking calls, at the time of the call. GIL held, except in compute().
 #include "calls.hpp"
 
+#include "awaiting.hpp"
 #include "ringloop/kernels/matmul.hpp"
 
 namespace ringloop::python {
@@ -64,6 +65,19 @@ jpeg_encode_call::jpeg_encode_call(pybind11::handle frame, int quality)
       frame_(read_frame(pinned_, "jpeg_encode")),
       quality_(quality) {
     kernels::check_encode(frame_, quality_);
+    static_cast<void>(native_api());  // counts the result, on a thread that could not import it
+}
+
+bool jpeg_encode_call::compute(const kernels::execution& how) {
+    const bool finished = kernels::jpeg_encode(frame_, quality_, encoded_, how);
+    if (!finished) return false;
+    counted_bytes_ = encoded_.size;
+    py::runtime().count_result(encoded_.data.get(), counted_bytes_, true);
+    return true;
+}
+
+jpeg_encode_call::~jpeg_encode_call() {
+    if (counted_bytes_ != 0) py::runtime().count_result(encoded_.data.get(), counted_bytes_, false);
 }
 
 pybind11::object jpeg_encode_call::result() {

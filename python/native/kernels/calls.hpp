@@ -67,9 +67,10 @@ class jpeg_decode_call {
 class jpeg_encode_call {
   public:
     jpeg_encode_call(pybind11::handle frame, int quality);
-    [[nodiscard]] bool compute(const kernels::execution& how) {
-        return kernels::jpeg_encode(frame_, quality_, encoded_, how);
-    }
+    jpeg_encode_call(jpeg_encode_call&&) noexcept = default;
+    jpeg_encode_call& operator=(jpeg_encode_call&&) = delete;
+    ~jpeg_encode_call();
+    [[nodiscard]] bool compute(const kernels::execution& how);
     [[nodiscard]] pybind11::object result();
 
   private:
@@ -77,6 +78,7 @@ class jpeg_encode_call {
     kernels::frame_view frame_;
     int quality_;
     kernels::jpeg_bytes encoded_;
+    std::size_t counted_bytes_ = 0;  // of `encoded_`, in the account of native memory
 };
 
 }  // namespace ringloop::python

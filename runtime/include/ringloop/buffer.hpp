@@ -12,9 +12,19 @@
 #include <string_view>
 #include <utility>
 
+#include "ringloop/memory.hpp"
 #include "ringloop/scheduler.hpp"
 
 namespace ringloop {
+
+namespace detail {
+struct copy_end {
+    std::size_t size = 0;
+    void operator()(std::byte* copy) const noexcept {
+        memory::release(copy, size, memory::kind::receive_copies);
+    }
+};
+}  // namespace detail
 
 class buffer_lease {
   public:
@@ -64,14 +74,15 @@ class buffer_lease {
 
   private:
     scheduler* home_ = nullptr;
-    std::unique_ptr<std::byte[]> copy_;
+    std::unique_ptr<std::byte[], detail::copy_end> copy_;
     std::span<const std::byte> bytes_;
     buffer_id id_ = no_buffer;
     bool handed_out_ = false;
 };
 
 inline buffer_lease::buffer_lease(std::span<const std::byte> to_copy)
-    : copy_(std::make_unique_for_overwrite<std::byte[]>(to_copy.size())) {
+    : copy_(static_cast<std::byte*>(memory::allocate(to_copy.size(), memory::kind::receive_copies)),
+            detail::copy_end{to_copy.size()}) {
     std::copy(to_copy.begin(), to_copy.end(), copy_.get());
     bytes_ = {copy_.get(), to_copy.size()};
 }

@@ -308,6 +308,9 @@ class driver {
     std::atomic<std::uint8_t> asleep_{0};
 };
 
+// The clock of the drivers over a kernel, for who has no driver at hand. Any thread.
+[[nodiscard]] std::int64_t monotonic_ns() noexcept;
+
 // Probes what `config` asks for and makes the driver. Throws std::system_error (what: which call,
 // and what to do about it) if an explicit choice cannot be met; with `automatic` falls back from
 // uring to epoll.

@@ -20,6 +20,7 @@
 #include "ringloop/generator.hpp"          // coroutines that yield
 #include "ringloop/inbox.hpp"              // work handed over between threads
 #include "ringloop/interval.hpp"           // ticks without drift
+#include "ringloop/memory.hpp"             // what native code has from the system
 #include "ringloop/net/byte_stream.hpp"    // what TCP and Unix streams share
 #include "ringloop/net/datagram.hpp"       // UDP, Unix datagrams
 #include "ringloop/net/endpoint.hpp"       // numeric addresses

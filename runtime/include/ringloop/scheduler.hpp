@@ -101,6 +101,8 @@ class scheduler {
 
     // Pool buffers that coroutines hold as leases right now (buffer.hpp).
     [[nodiscard]] unsigned leases_handed_out() const noexcept { return leases_; }
+    // Posts from any thread that were run here so far. Changed by this thread.
+    [[nodiscard]] std::uint64_t posts_run() const noexcept { return posts_run_; }
     void count_lease(bool taken) noexcept { leases_ += taken ? 1U : ~0U; }
 
     // ---- for an owner of the thread: turns until stop() is called, or nothing is left that could
@@ -146,6 +148,7 @@ class scheduler {
     std::atomic<bool> stop_requested_{false};
     std::atomic<unsigned> posting_{0};  // threads inside post(), post_host() or stop()
     std::size_t held_ = 0;
+    std::uint64_t posts_run_ = 0;
     unsigned leases_ = 0;
     step_watch* watch_ = nullptr;
     void* step_owner_ = nullptr;

@@ -178,6 +178,7 @@ std::size_t scheduler::run_native(std::size_t max) noexcept {
         if (native_posts_ == nullptr) break;
         posted* node = native_posts_;
         native_posts_ = node->next;
+        ++posts_run_;
         node->run(*node);
         ++steps;
     }
@@ -198,6 +199,7 @@ std::size_t scheduler::run_host(std::size_t max) noexcept {
     for (std::size_t posts = 0; posts != max && host_posts_ != nullptr; ++posts, ++ran) {
         posted* node = host_posts_;
         host_posts_ = node->next;
+        ++posts_run_;
         node->run(*node);
     }
     return ran;

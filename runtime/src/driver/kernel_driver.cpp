@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "driver/non_blocking.hpp"
+#include "ringloop/memory.hpp"
 
 namespace ringloop {
 namespace {
@@ -55,14 +56,20 @@ void check(const driver_config& config) {
 }  // namespace
 
 void* map_memory(std::size_t bytes, const char* purpose) {
-    void* memory =
+    void* mapped =
         ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
+    if (mapped == MAP_FAILED) {
         throw std::system_error(errno, std::generic_category(),
                                 "mmap of " + std::to_string(bytes) + " bytes for " + purpose);
     }
-    ::madvise(memory, bytes, MADV_DONTFORK);
-    return memory;
+    ::madvise(mapped, bytes, MADV_DONTFORK);
+    memory::took(memory::kind::receive_pools, mapped, bytes);
+    return mapped;
+}
+
+void unmap_memory(void* mapped, std::size_t bytes) noexcept {
+    memory::gave_back(memory::kind::receive_pools, mapped, bytes);
+    ::munmap(mapped, bytes);
 }
 
 kernel_driver::kernel_driver(const driver_config& config) {
@@ -88,7 +95,7 @@ kernel_driver::kernel_driver(const driver_config& config) {
 
 kernel_driver::~kernel_driver() {
     if (abandoned_) return;
-    ::munmap(pool_memory_, pool_bytes_);
+    unmap_memory(pool_memory_, pool_bytes_);
     ::close(wake_fd_);
 }
 
@@ -200,10 +207,14 @@ int kernel_driver::peer_address(int fd, sockaddr* address, socklen_t* size) noex
     return answer(::getpeername(fd, address, size));
 }
 
-std::int64_t kernel_driver::now_ns() const noexcept {
+std::int64_t monotonic_ns() noexcept {
     timespec now{};
     ::clock_gettime(CLOCK_MONOTONIC, &now);
     return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+std::int64_t kernel_driver::now_ns() const noexcept {
+    return monotonic_ns();
 }
 
 }  // namespace ringloop

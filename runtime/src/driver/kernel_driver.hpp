@@ -58,5 +58,6 @@ class kernel_driver : public driver {
 
 // Anonymous zeroed memory that a forked child does not inherit. Throws std::system_error.
 [[nodiscard]] void* map_memory(std::size_t bytes, const char* purpose);
+void unmap_memory(void* mapped, std::size_t bytes) noexcept;
 
 }  // namespace ringloop

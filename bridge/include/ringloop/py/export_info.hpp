@@ -4,8 +4,8 @@
 // wait: hold (the default: right for what only starts something), release, or auto, which releases
 // once that part has turned out to be long. Later parts run in the loop's native phase.
 //
-// Thread: the loop's with the GIL, for each loop that awaits the function; the counters are
-// atomics.
+// Thread: any with the GIL, which is held wherever a counter changes: atomics, but no locked
+// instructions. usual_ns may miss a step of another loop's.
 #pragma once
 
 #include <Python.h>
@@ -23,14 +23,27 @@ enum class gil : unsigned char { hold, release, automatic };
 
 namespace detail {
 
+class gil_counter {
+  public:
+    void add(std::uint64_t more) noexcept {
+        value_.store(value_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+    }
+    [[nodiscard]] std::uint64_t value() const noexcept {
+        return value_.load(std::memory_order_relaxed);
+    }
+
+  private:
+    std::atomic<std::uint64_t> value_{0};
+};
+
 struct export_info {
     const char* name;
     gil policy = gil::hold;
-    mutable std::atomic<std::uint64_t> calls{0};
-    mutable std::atomic<std::uint64_t> held_ns{0};      // ran with the GIL
-    mutable std::atomic<std::uint64_t> released_ns{0};  // ran without it
-    mutable std::atomic<std::uint64_t> waited_ns{0};    // until it had the GIL again
-    mutable std::atomic<std::uint64_t> usual_ns{0};     // of a first step, smoothed
+    mutable gil_counter calls{};
+    mutable gil_counter held_ns{};                   // ran with the GIL
+    mutable gil_counter released_ns{};               // ran without it
+    mutable gil_counter waited_ns{};                 // until it had the GIL again
+    mutable std::atomic<std::uint64_t> usual_ns{0};  // of a first step, smoothed
     mutable const export_info* next = nullptr;
 };
 
@@ -46,7 +59,7 @@ class first_step {
     static constexpr std::uint64_t worth_releasing_ns = 20'000;
 
     first_step(const export_info& about, scheduler& clock) noexcept : about_(about), clock_(clock) {
-        about.calls.fetch_add(1, std::memory_order_relaxed);
+        about.calls.add(1);
         if (about.policy == gil::hold) return;
         begin_ns_ = clock.now_ns();
         if (about.policy == gil::release ||
@@ -60,13 +73,12 @@ class first_step {
         const std::uint64_t usual = about_.usual_ns.load(std::memory_order_relaxed);
         about_.usual_ns.store(usual - usual / 8 + ran / 8, std::memory_order_relaxed);
         if (thread_ == nullptr) {
-            about_.held_ns.fetch_add(ran, std::memory_order_relaxed);
+            about_.held_ns.add(ran);
             return;
         }
         PyEval_RestoreThread(thread_);
-        about_.released_ns.fetch_add(ran, std::memory_order_relaxed);
-        about_.waited_ns.fetch_add(static_cast<std::uint64_t>(clock_.now_ns() - end_ns),
-                                   std::memory_order_relaxed);
+        about_.released_ns.add(ran);
+        about_.waited_ns.add(static_cast<std::uint64_t>(clock_.now_ns() - end_ns));
     }
     first_step(const first_step&) = delete;
     first_step& operator=(const first_step&) = delete;

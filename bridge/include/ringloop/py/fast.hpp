@@ -11,7 +11,8 @@
 // functions: a coroutine's parameters must not dangle (parameters.hpp). Exceptions: error.hpp.
 //
 // gil::release as second template argument runs a plain function without the GIL; its arguments
-// must then be none of Python's (borrow, ref).
+// must then be none of Python's (borrow, ref). Such calls are counted (export_info.hpp); those that
+// hold the GIL are not.
 // Thread: GIL at the call.
 #pragma once
 
@@ -19,6 +20,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <limits>
 #include <new>
@@ -276,15 +278,25 @@ struct fast_export<Function, Policy, Result (*)(Parameters...)> {
         if constexpr (Policy == gil::hold) {
             return function();
         } else {
-            const released without;
+            const released without(*about);
             return function();
         }
     }
+    // Without the GIL as long as it lives; counts.
     struct released {
-        released() noexcept : thread(PyEval_SaveThread()) {}
-        ~released() { PyEval_RestoreThread(thread); }
+        explicit released(const export_info& counted) noexcept
+            : about(counted), begin_ns(monotonic_ns()), thread(PyEval_SaveThread()) {}
+        ~released() {
+            const std::int64_t end_ns = monotonic_ns();
+            PyEval_RestoreThread(thread);
+            about.calls.add(1);
+            about.released_ns.add(static_cast<std::uint64_t>(end_ns - begin_ns));
+            about.waited_ns.add(static_cast<std::uint64_t>(monotonic_ns() - end_ns));
+        }
         released(const released&) = delete;
         released& operator=(const released&) = delete;
+        const export_info& about;
+        std::int64_t begin_ns;
         PyThreadState* thread;
     };
 };
@@ -309,7 +321,7 @@ int fast(PyObject* module, const char* name, const char* doc = nullptr) noexcept
         const ref function =
             in ? ref::steal(PyCFunction_NewEx(definition, nullptr, in.get())) : ref();
         if (!function) return -1;
-        if constexpr (made::is_coroutine) runtime().add_export(*about);
+        if constexpr (made::is_coroutine || Policy != gil::hold) runtime().add_export(*about);
         return PyModule_AddObjectRef(module, name, function.get());
     } catch (...) {
         PyErr_NoMemory();

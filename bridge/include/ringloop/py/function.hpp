@@ -76,6 +76,10 @@ class function {
     explicit function(ref callable) : callable_(std::make_shared<const ref>(std::move(callable))) {}
     explicit operator bool() const noexcept { return callable_ != nullptr; }
     [[nodiscard]] PyObject* get() const noexcept { return callable_ ? callable_->get() : nullptr; }
+    // For the collector: of copies nobody is the one owner.
+    int traverse(visitproc visit, void* arg) const noexcept {
+        return callable_.use_count() == 1 ? callable_->traverse(visit, arg) : 0;
+    }
 
     template <class Result = void, class... Arguments>
     [[nodiscard]] task<Result> call(Arguments... arguments) const {

@@ -4,6 +4,9 @@
 // generators do. A step that was cancelled too late, with a value there, loses nothing: the next
 // one returns that value. aclose() destroys the generator where it stands.
 //
+// The iterator and its steps share the generator. Each of them holds the object whose member it is
+// by a reference of its own, which it shows to the collector.
+//
 // Thread: the loop's, GIL held; the generator's body runs as a task's does.
 #pragma once
 
@@ -25,7 +28,6 @@ struct generator_state {
     // What a step got whose await was cancelled: not yet converted, or already.
     std::optional<T> kept;
     ref converted;
-    ref self;  // the object whose member the generator is
     bool busy = false;
 
     static task<void> step(std::shared_ptr<generator_state> state) {
@@ -103,10 +105,12 @@ class generator_source final : public bridge::iterator_source {
     generator_source(const export_info& about, generator<T> values, ref self)
         : about_(about), state_(std::make_shared<generator_state<T>>()) {
         state_->values = std::move(values);
-        state_->self = std::move(self);
+        self_ = std::move(self);
     }
     PyObject* next() noexcept override {
-        return runtime().new_awaitable(new (std::nothrow) step_source<Convert, T>(about_, state_));
+        auto* step = new (std::nothrow) step_source<Convert, T>(about_, state_);
+        if (step != nullptr) step->keep(self_.share());
+        return runtime().new_awaitable(step);
     }
     PyObject* close() noexcept override {
         if (state_->busy) {
@@ -120,13 +124,16 @@ class generator_source final : public bridge::iterator_source {
         return runtime().finished(nullptr);
     }
     int traverse(visitproc visit, void* arg) noexcept override {
-        Py_VISIT(state_->self.get());
-        return 0;
+        if (const int stop = self_.traverse(visit, arg); stop != 0) return stop;
+        if (state_.use_count() != 1) return 0;  // a step has it as well, and may be writing
+        const int stop = state_->converted.traverse(visit, arg);
+        return stop != 0 ? stop : visit_held(state_->kept, visit, arg);
     }
     [[nodiscard]] const char* name() const noexcept override { return about_.name; }
 
   private:
     const export_info& about_;
+    ref self_;  // the object whose member the generator is; outlives it
     std::shared_ptr<generator_state<T>> state_;
 };
 

@@ -47,6 +47,10 @@ class ref {
     [[nodiscard]] PyObject* get() const noexcept { return object_; }
     [[nodiscard]] PyObject* release() noexcept { return std::exchange(object_, nullptr); }
     explicit operator bool() const noexcept { return object_ != nullptr; }
+    int traverse(visitproc visit, void* arg) const noexcept {  // for the collector
+        Py_VISIT(object_);
+        return 0;
+    }
 
   private:
     explicit ref(PyObject* object) noexcept : object_(object) {}

@@ -26,6 +26,7 @@
 #include "ringloop/py/export_info.hpp"
 #include "ringloop/py/outcome.hpp"
 #include "ringloop/py/ref.hpp"
+#include "ringloop/py/visit.hpp"
 #include "ringloop/result.hpp"
 #include "ringloop/scheduler.hpp"
 #include "ringloop/task.hpp"
@@ -53,6 +54,8 @@ class task_base : public bridge::source {
         Py_VISIT(context_.get());
         return 0;
     }
+    // From here on other threads' collections may see it in the middle of a step without the GIL.
+    [[nodiscard]] bool begun() const noexcept { return host_ != nullptr; }
     [[nodiscard]] bool failed() const noexcept final { return failed_; }
     [[nodiscard]] const char* name() const noexcept final { return about_.name; }
     [[nodiscard]] bool warns() const noexcept final { return true; }
@@ -236,14 +239,8 @@ class task_source final : public task_base {
             if (value != nullptr) value_type::undelivered(value);
     }
     int traverse(visitproc visit, void* arg) noexcept override {
-        if (const int stop = task_base::traverse(visit, arg); stop != 0) return stop;
-        int stop = 0;
-        std::apply(
-            [&](const auto&... each) {
-                ((stop = stop != 0 ? stop : visit_argument(each, visit, arg)), ...);
-            },
-            arguments_);
-        return stop;
+        const int stop = task_base::traverse(visit, arg);
+        return stop != 0 || begun() ? stop : visit_held(arguments_, visit, arg);
     }
 
   private:
@@ -252,14 +249,6 @@ class task_source final : public task_base {
         value_type::undelivered(value);
     };
 
-    template <class Argument>
-    static int visit_argument(const Argument& argument, visitproc visit, void* arg) noexcept {
-        if constexpr (std::is_same_v<Argument, ref>) Py_VISIT(argument.get());
-        static_cast<void>(argument);
-        static_cast<void>(visit);
-        static_cast<void>(arg);
-        return 0;
-    }
     static root run(task_source& self) {
         try {
             made work = std::apply(self.function_, std::move(self.arguments_));

@@ -6,8 +6,11 @@
 //  2. A list keeps at most `bytes_kept_max` bytes; what exceeds it goes back to the heap. A thread
 //     that ends gives back its lists; frames freed on it even later go straight to the heap.
 //  3. Under AddressSanitizer nothing is kept, so that use after free is seen.
+//  4. What comes from the heap and goes back to it is counted (memory.hpp). What the lists keep is
+//     read from their `room`, by any thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -38,15 +41,33 @@ struct frame_pool {
     };
     struct list {
         block* first;
-        std::uint32_t room;  // blocks that may still be kept; 0 until the thread's first free
+        // Blocks that may still be kept; 0 until the thread's first free. Others read it.
+        std::atomic<std::uint32_t> room;
+
+        // By the owner, whose word it is alone: no locked instruction.
+        void change_room(std::uint32_t by) noexcept {
+            room.store(room.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+        }
     };
     list lists[class_count];
+    frame_pool* previous;  // open pools
+    frame_pool* next;
     bool opened;
+
+    [[nodiscard]] static constexpr std::size_t size_of_class(std::size_t index) noexcept {
+        return (index + 1) * granularity;
+    }
+    [[nodiscard]] static constexpr std::uint32_t room_of_class(std::size_t index) noexcept {
+        return static_cast<std::uint32_t>(bytes_kept_max / size_of_class(index));
+    }
 
     // Called when a list has no room: opens the thread's pool, or frees the block.
     void give_back_slow(std::size_t index, void* memory) noexcept;
 };
 RINGLOOP_HOT_TLS extern thread_local constinit frame_pool frames;
+
+[[nodiscard]] void* frame_from_heap(std::size_t size);
+void frame_to_heap(void* memory, std::size_t size) noexcept;
 
 [[nodiscard]] inline void* allocate_frame(std::size_t size) {
     const std::size_t index = (size - 1) / frame_pool::granularity;
@@ -54,27 +75,27 @@ RINGLOOP_HOT_TLS extern thread_local constinit frame_pool frames;
         frame_pool::list& list = frames.lists[index];
         if (frame_pool::block* block = list.first) [[likely]] {
             list.first = block->next;
-            ++list.room;
+            list.change_room(1);
             return block;
         }
-        size = (index + 1) * frame_pool::granularity;
+        size = frame_pool::size_of_class(index);
     }
-    return ::operator new(size);
+    return frame_from_heap(size);
 }
 
 inline void free_frame(void* memory, std::size_t size) noexcept {
     const std::size_t index = (size - 1) / frame_pool::granularity;
     if (frames_are_pooled && index < frame_pool::class_count) [[likely]] {
         frame_pool::list& list = frames.lists[index];
-        if (list.room == 0) [[unlikely]] {
+        if (list.room.load(std::memory_order_relaxed) == 0) [[unlikely]] {
             frames.give_back_slow(index, memory);
             return;
         }
-        --list.room;
+        list.change_room(~0U);
         list.first = ::new (memory) frame_pool::block{list.first};
         return;
     }
-    ::operator delete(memory);
+    frame_to_heap(memory, size);
 }
 
 // Base of promises whose frames come from the pool.

@@ -226,7 +226,7 @@ ring open_ring(const driver_config& config, std::byte* pool, capabilities& found
 
 void close_ring(ring& r) noexcept {
     ::io_uring_queue_exit(&r.io);
-    if (r.buffers != nullptr) ::munmap(r.buffers, r.buffers_bytes);
+    if (r.buffers != nullptr) unmap_memory(r.buffers, r.buffers_bytes);
 }
 
 }  // namespace ringloop::uring

@@ -71,6 +71,9 @@ struct python_table {
     // Shows the function's counters in ringloop.stats(). `added` lives as long as the process.
     void (*add_export)(const py::detail::export_info& added) noexcept;
     void (*watch_steps)(loop_host& host) noexcept;  // loop_host::watch_steps()
+    // The result of a kernel, in the account of native memory (ringloop/memory.hpp): `taken` after
+    // it is there, not `taken` before it goes. Any thread, GIL not needed.
+    void (*count_result)(const void* block, std::size_t bytes, bool taken) noexcept;
 };
 
 }  // namespace ringloop::bridge

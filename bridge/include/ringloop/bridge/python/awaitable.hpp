@@ -160,9 +160,11 @@ template <typename Source, typename... Arguments>
 [[nodiscard]] PyObject* finished_none() noexcept;
 [[nodiscard]] PyObject* finished_value(ref value) noexcept;
 
-// Live awaitables, pending ones among them; for the ledger.
+// Live awaitables, pending ones among them, iterators, and jobs of executors; for the ledger.
 extern long awaitables_live;
 extern long awaitables_pending;
+extern long iterators_live;
+extern long jobs_live;
 
 // Adds `Awaitable` and the capsule `api` to `module`: 0, or -1 with an exception set.
 int add_awaitable_types(PyObject* module) noexcept;
