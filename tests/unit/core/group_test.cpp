@@ -154,7 +154,7 @@ TEST_CASE("offload returns the function's value, and throws what it throws", "[o
 
 TEST_CASE("without a pool a function runs on the process's workers, below other threads",
           "[offload]") {
-    runner r(rl::testing::all_bodies().back());
+    runner r(rl::testing::real_bodies().back());
     const auto niceness = [] { return getpriority(PRIO_PROCESS, 0); };  // of this thread
     const int here = niceness();
     const auto scenario = [&]() -> rl::task<int> { co_return co_await rl::offload(niceness); };
