@@ -130,10 +130,12 @@ for name in sys.argv[1:]:
 @pytest.mark.parametrize("value", ["1", "0"])
 def test_the_environment_turns_debug_mode_on(value: str) -> None:
     hosts = [name for name in ("asyncio", "uvloop") if name in loops.HOSTS] + ["ringloop"]
+    around = {name: given for name, given in os.environ.items()
+              if name not in ("PYTHONASYNCIODEBUG", "PYTHONDEVMODE")}
     done = subprocess.run(
         [sys.executable, "-W", "always", "-c", PROGRAM, *hosts], capture_output=True, text=True,
-        check=True, env=os.environ | {"RINGLOOP_DEBUG": value,
-                                      "PYTHONPATH": os.pathsep.join(sys.path)})
+        check=True, env=around | {"RINGLOOP_DEBUG": value,
+                                  "PYTHONPATH": os.pathsep.join(sys.path)})
     on = value == "1"
     assert done.stdout.count("Executing a step of native coroutine 'burn'") == on * len(hosts)
     assert done.stderr.count("Awaitable 'nothing' was never awaited\n") == len(hosts)

@@ -49,7 +49,8 @@ async def works():
 
 def run(text: str) -> subprocess.CompletedProcess[str]:
     program = f"import sys\nsys.path.append({str(extensions.FOLDER)!r})\n{AROUND}\n{text}"
-    return subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
+    quiet = ("-W", "ignore::DeprecationWarning", "-W", "ignore::ResourceWarning")
+    return subprocess.run([sys.executable, *quiet, "-c", program],
                           capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import logging
 import os
 from typing import Any, Iterator
 
@@ -24,6 +25,17 @@ if "ASAN_OPTIONS" in os.environ:
     # For programs that tests start: many end with work in flight, and what an interpreter holds
     # then is no leak. This process's own sanitizer has read its options and goes on looking.
     os.environ["ASAN_OPTIONS"] += ":detect_leaks=0"
+
+
+def _named_only(*given: Any, **keywords: Any) -> logging.LogRecord:
+    """A record that holds its text and not the objects that it names: pytest keeps records until
+    the test is over, and what they kept was then found open in the test behind."""
+    record = logging.LogRecord(*given, **keywords)
+    record.msg, record.args = record.getMessage(), ()
+    return record
+
+
+logging.setLogRecordFactory(_named_only)
 
 
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> None:
