@@ -1,7 +1,7 @@
 // offload: runs a function on another thread and resumes the awaiting coroutine with its result.
 //
 //     auto sum = co_await offload([&] { return add_up(numbers); });       // on workers()
-//     auto found = co_await offload(pool, [&] { return look_up(name); });
+//     auto other = co_await offload(pool, [&] { return add_up(numbers); });
 //
 // `fn` takes no argument, or a std::stop_token that follows the coroutine's scope. What it throws
 // is thrown by the await.
