@@ -1,5 +1,6 @@
 // One connection: sending, receiving, and judging the answer. One thread; never blocks.
 #include "connection.hpp"
+#include "clock.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -9,7 +10,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <ctime>
 #include <stdexcept>
 #include <system_error>
 
@@ -36,12 +36,6 @@ std::string printable(std::string text) {
 }
 
 }  // namespace
-
-std::int64_t now_ns() noexcept {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
-}
 
 connection::connection(std::uint16_t port)
     : descriptor_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

@@ -39,6 +39,4 @@ class connection {
     std::int64_t began_ns_ = 0;
 };
 
-[[nodiscard]] std::int64_t now_ns() noexcept;
-
 }  // namespace load

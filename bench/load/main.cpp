@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "clock.hpp"
 #include "connection.hpp"
 #include "pauses.hpp"
 #include "plan.hpp"

@@ -1,8 +1,8 @@
 // What happens on one connection. No system call but through its channel.
 #include "connection.hpp"
+#include "clock.hpp"
 
 #include <algorithm>
-#include <ctime>
 #include <stdexcept>
 #include <string>
 
@@ -17,12 +17,6 @@ std::string printable(const char* bytes, std::size_t size) {
 }
 
 }  // namespace
-
-std::int64_t now_ns() noexcept {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
-}
 
 client::client(const options& wanted, std::size_t number, tls_client* tls)
     : wanted_(&wanted), tls_(tls), message_(wanted, number) {}

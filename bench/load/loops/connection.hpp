@@ -13,8 +13,6 @@
 
 namespace load {
 
-[[nodiscard]] std::int64_t now_ns() noexcept;
-
 class client {
   public:
     client(const options& wanted, std::size_t number, tls_client* tls);

@@ -1,5 +1,6 @@
 // The closed loop. Every answer is followed by its connection's next request, or by a pause.
 #include "engine.hpp"
+#include "clock.hpp"
 
 #include <sys/epoll.h>
 #include <unistd.h>

@@ -7,13 +7,8 @@ namespace binder = pybind11;
 
 PYBIND11_MODULE(bridge_calls, m) {
     binder::register_exception<calls::own_error>(m, "OwnError", PyExc_LookupError);
-    binder::register_exception_translator([](std::exception_ptr failure) {
-        try {
-            std::rethrow_exception(failure);
-        } catch (const calls::answered_error& error) {
-            PyErr_SetString(PyExc_BufferError, error.what());
-        }
-    });
+    binder::register_exception_translator(
+        [](std::exception_ptr failure) { calls::answer(failure); });
     calls::add_calls(m);
     calls::add_python_calls(m);
     binder::class_<calls::session> s(m, "Session");

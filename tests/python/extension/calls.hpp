@@ -80,6 +80,14 @@ struct own_error : std::runtime_error {  // known to the binding tool as a type 
 struct answered_error : std::runtime_error {  // and this one by a translator
     using std::runtime_error::runtime_error;
 };
+// What a translator does: other failures go through it.
+inline void answer(const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const answered_error& error) {
+        PyErr_SetString(PyExc_BufferError, error.what());
+    }
+}
 
 inline rl::task<void> fail(std::string how, bool at_once) {
     if (!at_once) co_await rl::sleep_for(milliseconds(1));

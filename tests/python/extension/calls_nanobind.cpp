@@ -9,13 +9,8 @@ namespace binder = nanobind;
 
 NB_MODULE(bridge_calls_nanobind, m) {
     binder::exception<calls::own_error>(m, "OwnError", PyExc_LookupError);
-    binder::register_exception_translator([](const std::exception_ptr& failure, void*) {
-        try {
-            std::rethrow_exception(failure);
-        } catch (const calls::answered_error& error) {
-            PyErr_SetString(PyExc_BufferError, error.what());
-        }
-    });
+    binder::register_exception_translator(
+        [](const std::exception_ptr& failure, void*) { calls::answer(failure); });
     calls::add_calls(m);
     calls::add_python_calls(m);
     binder::class_<calls::session> s(m, "Session");
