@@ -214,8 +214,12 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
         self._returncode = returncode
         self._call(self._protocol.process_exited)
         self._try_finish()
-        # Pipes that are still being connected get their turns from _announce(), if they come to it.
-        self._settle(_TURNS_FOR_PIPES if self._pending_calls is None else 0)
+        self._settle_soon()
+
+    def _settle_soon(self) -> None:
+        """Once the process has ended and its pipes are connected, or never will be."""
+        if self._returncode is not None and self._connecting is None:
+            self._settle(_TURNS_FOR_PIPES if self._pending_calls is None else 0)
 
     def _settle(self, turns: int) -> None:
         """Ends all wait()s after so many turns of the loop."""
@@ -300,6 +304,7 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
             error = task.exception()
             if error is None:
                 self._announce()
+        self._settle_soon()
         if waiter is None or waiter.done():
             return
         if task.cancelled():
@@ -314,9 +319,6 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
         calls, self._pending_calls = self._pending_calls, None
         for callback, arguments in calls:
             self._loop.call_soon(callback, *arguments)
-        if self._returncode is not None:  # it was quicker than its pipes
-            self._settled = False
-            self._settle(_TURNS_FOR_PIPES)
 
     def _close_unconnected(self) -> None:
         pipes = (self._proc.stdin, self._proc.stdout, self._proc.stderr)
