@@ -7,6 +7,7 @@ import subprocess
 import time
 
 from harness import limits, programs
+from harness.commands import without_slow_steps
 
 WAYS = {"end": 0, "exit": 3, "raise": 1, "os-exit": 4, "callback-exit": 5, "timer-exit": 6,
         "thread-exit": 7, "handler-exit": 8, "terminate": -15, "interrupt": -2,
@@ -37,6 +38,6 @@ def one_exit(way: str, state: str, loop: str = "ringloop", *,
     for word in TROUBLE:
         if word in done.stderr:
             return seconds, f"{name}: {done.stderr[-600:]}"
-    if silent and _OWN_TRACEBACK.sub("", done.stderr, count=1).strip():
+    if silent and _OWN_TRACEBACK.sub("", without_slow_steps(done.stderr), count=1).strip():
         return seconds, f"{name}: {done.stderr[-1200:]}"
     return seconds, None
