@@ -2,6 +2,7 @@
 #include "stream_methods.hpp"
 
 #include "stream_read.hpp"
+#include "tls.hpp"
 #include "transport.hpp"
 
 namespace ringloop::python {
@@ -27,10 +28,16 @@ ref transport_behind(PyObject* stream) noexcept {
 // The link of a reader that our transport feeds, or null: take the stock way.
 stream_link* link_behind(PyObject* reader, ref& transport) noexcept {
     transport = transport_behind(reader);
-    if (!transport || !is_transport(transport.get())) return nullptr;
-    transport_state& t = state_of(transport.get());
-    if (t.kind != feed::stream || t.reader == nullptr) return nullptr;
-    return reinterpret_cast<stream_link*>(t.reader);
+    if (!transport) return nullptr;
+    PyObject* link = nullptr;
+    if (is_transport(transport.get())) {
+        transport_state& t = state_of(transport.get());
+        if (t.kind == feed::stream) link = t.reader;
+    } else if (ref tls = tls_behind(transport.get()); tls) {
+        link = as_tls_protocol(tls.get())->reader;
+        transport = std::move(tls);
+    }
+    return reinterpret_cast<stream_link*>(link);
 }
 
 PyObject* call_stock(PyObject* function, PyObject* self, PyObject* const* arguments,
@@ -109,15 +116,26 @@ PyObject* writer_write(PyObject* self, PyObject* data) noexcept {
     Py_RETURN_NONE;
 }
 
+// Whether a transport is open and feeds a reader whose writer may go on.
+bool takes_more(PyObject* transport) noexcept {
+    if (is_transport(transport)) {
+        transport_state& t = state_of(transport);
+        return t.kind == feed::stream && !t.closing && t.connection_lost_count == 0 &&
+               slot(transport, slots.protocol_paused) == Py_False;
+    }
+    const ref protocol = tls_behind(transport);
+    if (!protocol) return false;
+    const tls_protocol& tls = *as_tls_protocol(protocol.get());
+    if (tls.reader == nullptr || tls.app_writing_paused || !tls_is_open(tls)) return false;
+    if (tls.transport == nullptr || !is_transport(tls.transport)) return false;
+    const transport_state& below = state_of(tls.transport);
+    return !below.closing && below.connection_lost_count == 0;
+}
+
 // Whether drain() has nothing to wait for and nothing to raise.
 bool drained(PyObject* self) noexcept {
     ref transport = transport_behind(self);
-    if (!transport || !is_transport(transport.get())) return false;
-    transport_state& t = state_of(transport.get());
-    if (t.kind != feed::stream || t.closing || t.connection_lost_count > 0 ||
-        slot(transport.get(), slots.protocol_paused) != Py_False) {
-        return false;
-    }
+    if (!transport || !takes_more(transport.get())) return false;
     ref reader = ref::steal(PyObject_GetAttr(self, stream_name()._reader));
     ref exception = reader && reader.get() != Py_None
                         ? ref::steal(PyObject_GetAttr(reader.get(), stream_name()._exception))

@@ -6,7 +6,6 @@
 
 #include "stream_methods.hpp"
 #include "stream_read.hpp"
-#include "transport_names.hpp"
 
 namespace ringloop::python {
 namespace {
@@ -117,81 +116,77 @@ int wrap_callback(PyObject* protocol) noexcept {
     return PyObject_SetAttr(protocol, stream_name()._client_connected_cb, wrapper.get());
 }
 
-// 0: joined, or not a case for us; -1 with an exception set.
-int join(transport_state& t) noexcept {
-    ref reference = ref::steal(PyObject_GetAttr(t.protocol, stream_name()._stream_reader_wr));
-    if (!reference) return -1;
-    if (!PyWeakref_Check(reference.get())) return 0;
+// Null: not a case for us, or an exception is set.
+ref join(PyObject* protocol, bool before_made) noexcept {
+    ref reference = ref::steal(PyObject_GetAttr(protocol, stream_name()._stream_reader_wr));
+    if (!reference || !PyWeakref_Check(reference.get())) return {};
     ref reader = referent(reference.get());
-    if (!reader) return 0;
+    if (!reader) return {};
     const bool stock = is_exactly(reader.get(), reader_class);
-    if (!stock && !is_exactly(reader.get(), native_reader_class)) return 0;
+    if (!stock && !is_exactly(reader.get(), native_reader_class)) return {};
     ref link = ref::steal(reinterpret_cast<PyObject*>(make_stream_link(reference.get())));
-    if (!link) return -1;
-    if (stock && become(reader.get(), native_reader_class) < 0) return -1;
-    if (t.connection_lost_count == 0 && !t.started && wrap_callback(t.protocol) < 0) return -1;
-    t.reader = link.release();
-    t.kind = feed::stream;
-    return 0;
+    if (!link) return {};
+    if (stock && become(reader.get(), native_reader_class) < 0) return {};
+    if (before_made && wrap_callback(protocol) < 0) return {};
+    return link;
 }
 
 // Stock flow control: above twice the limit the transport pauses.
-int pause_above_limit(transport_state& t, PyObject* reader, std::size_t size) noexcept {
+fed check_limit(PyObject* reader, std::size_t size) noexcept {
     const Py_ssize_t limit = reader_limit(reader);
-    if (limit < 0) return -1;
+    if (limit < 0) return fed::failed;
     if (size / 2 < static_cast<std::size_t>(limit) || size <= 2 * static_cast<std::size_t>(limit)) {
-        return 0;
+        return fed::all;
     }
     const int paused = reader_flag(reader, stream_name()._paused);
-    if (paused != 0) return paused < 0 ? -1 : 0;
-    if (transport_pause_reading(t) < 0) return -1;
-    return PyObject_SetAttr(reader, stream_name()._paused, Py_True);
+    if (paused != 0) return paused < 0 ? fed::failed : fed::all;
+    return PyObject_SetAttr(reader, stream_name()._paused, Py_True) < 0 ? fed::failed
+                                                                        : fed::above_limit;
 }
 
 // Appends to the buffer and tells whoever waits.
-int feed_buffer(transport_state& t, PyObject* reader, stream_link& link, const char* data,
-                std::size_t size) noexcept {
+fed feed_buffer(PyObject* reader, stream_link& link, const char* data, std::size_t size) noexcept {
     ref buffer = reader_buffer(reader);
-    if (!buffer) return -1;
+    if (!buffer) return fed::failed;
     if (link.parked != nullptr && PyByteArray_GET_SIZE(buffer.get()) == 0) {
         const std::size_t taken = link.parked->offer(data, size);
         data += taken;
         size -= taken;
-        if (size == 0) return 0;
-        if (append_to(buffer.get(), data, size) < 0) return -1;
+        if (size == 0) return fed::all;
+        if (append_to(buffer.get(), data, size) < 0) return fed::failed;
     } else {
-        if (append_to(buffer.get(), data, size) < 0) return -1;
+        if (append_to(buffer.get(), data, size) < 0) return fed::failed;
         if (link.parked != nullptr) {
             link.parked->look_again();
         } else {
             ref waiter = ref::steal(PyObject_GetAttr(reader, stream_name()._waiter));
-            if (!waiter) return -1;
+            if (!waiter) return fed::failed;
             if (waiter.get() != Py_None) {
                 ref done =
                     ref::steal(PyObject_CallMethodNoArgs(reader, stream_name()._wakeup_waiter));
-                if (!done) return -1;
+                if (!done) return fed::failed;
             }
         }
     }
-    if (link.parked != nullptr) return 0;  // it wants more than there is: pausing would starve it
-    return pause_above_limit(t, reader,
-                             static_cast<std::size_t>(PyByteArray_GET_SIZE(buffer.get())));
+    // A read that wants more than there is would starve behind a pause.
+    if (link.parked != nullptr) return fed::all;
+    return check_limit(reader, static_cast<std::size_t>(PyByteArray_GET_SIZE(buffer.get())));
 }
 
 }  // namespace
 
-void stream_protocol_changed(transport_state& t) noexcept {
-    if (t.kind != feed::data || !is_exactly(t.protocol, protocol_class)) return;
-    if (join(t) < 0) PyErr_Clear();  // the stock way works without us
+ref stream_join(PyObject* protocol, bool before_made) noexcept {
+    if (!is_exactly(protocol, protocol_class)) return {};
+    ref link = join(protocol, before_made);
+    if (!link) PyErr_Clear();  // the stock way works without us
+    return link;
 }
 
-void stream_feed(transport_state& t, const char* data, std::size_t size) noexcept {
-    ref link = ref::share(t.reader);
-    ref reader = referent(reinterpret_cast<stream_link*>(link.get())->reader);
-    if (!reader) return;  // nobody reads any more: dropped, as the stock protocol does
-    if (feed_buffer(t, reader.get(), *reinterpret_cast<stream_link*>(link.get()), data, size) < 0) {
-        transport_failed(t, "Fatal error: the stream's buffer could not take data.");
-    }
+fed stream_feed(stream_link* link, const char* data, std::size_t size) noexcept {
+    const ref keep = ref::share(reinterpret_cast<PyObject*>(link));
+    ref reader = referent(link->reader);
+    if (!reader) return fed::all;  // nobody reads any more: dropped, as the stock protocol does
+    return feed_buffer(reader.get(), *link, data, size);
 }
 
 int add_stream_types(PyObject*) noexcept {

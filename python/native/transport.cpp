@@ -12,6 +12,7 @@
 #include "ringloop/bridge/python/errors.hpp"
 #include "sockets.hpp"
 #include "streams.hpp"
+#include "tls.hpp"
 #include "transport_base.hpp"
 #include "transport_names.hpp"
 #include "transport_queue.hpp"
@@ -154,10 +155,14 @@ void transport_set_protocol(transport_state& t, PyObject* protocol) noexcept {
     // One that has no data_received() but get_buffer() is a buffered one by its shape.
     const bool buffered = is_buffered(protocol) || (!has_method(protocol, names().data_received) &&
                                                     has_method(protocol, names().get_buffer));
-    t.kind = buffered ? feed::buffered : feed::data;
     ref reader = ref::steal(std::exchange(t.reader, nullptr));
     ref previous = ref::steal(std::exchange(t.protocol, Py_NewRef(protocol)));
-    stream_protocol_changed(t);
+    if (buffered) {
+        t.kind = tls_takes_bytes(protocol) ? feed::tls : feed::buffered;
+        return;
+    }
+    t.reader = stream_join(protocol, !t.started && t.connection_lost_count == 0).release();
+    t.kind = t.reader != nullptr ? feed::stream : feed::data;
 }
 
 PyObject* prepare_transport(loop_object* loop, int fd, PyObject* sock, PyObject* protocol,

@@ -29,6 +29,7 @@ enum class feed : std::uint8_t {
     data,      // protocol.data_received(bytes)
     buffered,  // protocol.get_buffer(-1), buffer_updated(n)
     stream,    // straight into a stock StreamReader's buffer (streams.hpp)
+    tls,       // straight into ringloop.tls.SSLProtocol (tls.hpp)
 };
 
 // What reading stopped at, while the protocol could not be told (reading paused).

@@ -16,6 +16,7 @@
 
 #include "ringloop/bridge/python/errors.hpp"
 #include "streams.hpp"
+#include "tls.hpp"
 #include "transport.hpp"
 #include "transport_names.hpp"
 #include "transport_queue.hpp"
@@ -118,6 +119,18 @@ std::size_t deliver_buffered(transport_state& t, const char* data, std::size_t s
     return tell_updated(t, taken) ? taken : size;
 }
 
+void deliver_to_stream(transport_state& t, const char* data, std::size_t size) noexcept {
+    const fed how = stream_feed(reinterpret_cast<stream_link*>(t.reader), data, size);
+    if (how == fed::failed || (how == fed::above_limit && transport_pause_reading(t) < 0))
+        transport_failed(t, "Fatal error: the stream's buffer could not take data.");
+}
+
+// `taken`: what tls_take() said.
+void deliver_to_tls(transport_state& t, PyObject* tls, int taken) noexcept {
+    if (taken < 0 || tls_advance(tls) < 0)
+        transport_failed(t, "Fatal error: TLS could not take data.");
+}
+
 bool deaf(transport_state& t) noexcept {  // no more data is for this protocol
     return t.closing || t.connection_lost_count > 0 || !io_usable(t);
 }
@@ -134,7 +147,10 @@ void deliver_slowly(transport_state& t, const char* data, std::size_t size) noex
         if (t.kind == feed::buffered) {
             taken = deliver_buffered(t, data, size);
         } else if (t.kind == feed::stream) {
-            stream_feed(t, data, size);
+            deliver_to_stream(t, data, size);
+        } else if (t.kind == feed::tls) {
+            const ref tls = ref::share(t.protocol);
+            deliver_to_tls(t, tls.get(), tls_take(tls.get(), data, size));
         } else {
             ref bytes = ref::steal(PyBytes_FromStringAndSize(data, static_cast<Py_ssize_t>(size)));
             if (bytes) {
@@ -200,9 +216,17 @@ void on_data(transport_state& t, const completion& result) noexcept {
         }
         return;
     }
+    if (t.kind == feed::tls && !t.paused && t.held == nullptr) {
+        const ref tls = ref::share(t.protocol);
+        const int taken = tls_take(tls.get(), data, size);
+        io.release_buffer(result.buffer);
+        context_scope scope(t);
+        deliver_to_tls(t, tls.get(), taken);
+        return;
+    }
     ref keep_loop = ref::share(reinterpret_cast<PyObject*>(loop_of(t)));
     if (t.kind == feed::stream && !t.paused && t.held == nullptr) {
-        stream_feed(t, data, size);  // runs no code of the user's: no context needed
+        deliver_to_stream(t, data, size);  // runs no code of the user's: no context needed
     } else {
         context_scope scope(t);
         deliver_slowly(t, data, size);

@@ -7,6 +7,7 @@
 #include "ledger.hpp"
 #include "server.hpp"
 #include "streams.hpp"
+#include "tls.hpp"
 #include "transport.hpp"
 #include "transport_base.hpp"
 #include "transport_names.hpp"
@@ -269,7 +270,7 @@ int find_slots(PyObject* base) noexcept {
     return 0;
 }
 
-ref make_type(PyObject* base) noexcept {
+ref make_type(PyObject* bases) noexcept {
     const PyType_Slot own[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
                                {Py_tp_finalize, reinterpret_cast<void*>(transport_finalize)},
                                {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
@@ -278,9 +279,7 @@ ref make_type(PyObject* base) noexcept {
                                {Py_tp_methods, methods},
                                {Py_tp_getset, attributes},
                                {0, nullptr}};
-    ref bases = ref::steal(PyTuple_Pack(1, base));
-    if (!bases) return ref();
-    return make_transport_type<transport_state>("ringloop._native.SocketTransport", bases.get(),
+    return make_transport_type<transport_state>("ringloop._native.SocketTransport", bases,
                                                 state_offset, own);
 }
 
@@ -331,7 +330,8 @@ int add_transport_types(PyObject* module) noexcept {
                    ? ref::steal(PyObject_GetAttrString(transports.get(), "_FlowControlMixin"))
                    : ref();
     if (!base || find_slots(base.get()) < 0) return -1;
-    ref type = make_type(base.get());
+    ref bases = ref::steal(PyTuple_Pack(1, base.get()));
+    ref type = bases ? make_type(bases.get()) : ref();
     if (!type || set_stock_flags(type.get()) < 0) return -1;
     if (PyModule_AddObjectRef(module, "SocketTransport", type.get()) < 0) return -1;
     transport_type = reinterpret_cast<PyTypeObject*>(type.release());
@@ -339,6 +339,7 @@ int add_transport_types(PyObject* module) noexcept {
     ledger_add("write_blocks", &outgoing_live);
     if (PyModule_AddFunctions(module, functions) < 0) return -1;
     if (add_server_types(module) < 0) return -1;
+    if (add_tls_types(module, bases.get()) < 0) return -1;
     return add_stream_types(module);
 }
 

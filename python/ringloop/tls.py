@@ -1,10 +1,11 @@
 """TLS of EventLoop: CPython's own asyncio.sslproto over our transports, mended.
 
-The handshake, the records and the state machine are the running CPython's. What is changed here is
-what its later versions changed as well, or what it leaves open: a close ends within its timeout
-and drops what still comes, a failed handshake leaves no reference cycle and tells its waiter and
-its peer why, start_tls() keeps what had been read ahead, a stream that is cut inside a record is
-no clean end, and an idle connection holds no buffer of its own.
+The handshake, the records and the state machine are the running CPython's; the data of an open
+connection passes by native code (python/native/tls.hpp). What is changed here is what its later
+versions changed as well, or what it leaves open: a close ends within its timeout and drops what
+still comes, a failed handshake leaves no reference cycle and tells its waiter and its peer why,
+start_tls() keeps what had been read ahead, a stream that is cut inside a record is no clean end,
+and an idle connection holds no buffer of its own.
 
 Everything runs on the loop's thread. A SSLProtocol lives as long as the transport below it, or its
 own transport, is referenced; both let go of each other in connection_lost(). Cancelling a handshake
@@ -39,12 +40,11 @@ _StockProtocol: Any = sslproto.SSLProtocol
 _READ_BUFFER_BYTES = 256 * 1024
 # After our close_notify a peer may send what it had under way; one that goes on is cut off.
 _DROPPED_BYTES_MAX = 1024 * 1024
-_HEADER_BYTES = 5  # of a TLS record: type, version, length of what follows
 
 _SERVER_TAKES_TRANSPORT = hasattr(base_events.Server, "close_clients")  # CPython 3.13
 
 
-class SSLTransport(_StockTransport):  # type: ignore[misc]  # the base is Any
+class SSLTransport(_native.TlsTransport, _StockTransport):  # type: ignore[misc]  # the base is Any
     """What a protocol over TLS gets in connection_made(): asyncio's transport with its later fixes.
 
     write() sends what a mutable buffer holds at the call; close() may be called again.
@@ -67,13 +67,11 @@ class SSLTransport(_StockTransport):  # type: ignore[misc]  # the base is Any
             self._closed = True
             self._ssl_protocol._start_shutdown()
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Sends data; a mutable buffer may be changed at once."""
-        if self._loop._debug:
-            _native.check_thread(self._loop, "transport.write()")
+    def _write_slowly(self, data: bytes | bytearray | memoryview) -> None:
+        """What the native write() leaves: other kinds of data, and all while something waits."""
         if isinstance(data, (bytearray, memoryview)):
             data = bytes(data)
-        super().write(data)
+        _StockTransport.write(self, data)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """Sends several pieces of data, as one."""
@@ -83,42 +81,10 @@ class SSLTransport(_StockTransport):  # type: ignore[misc]  # the base is Any
         pieces = [bytes(each) if isinstance(each, memoryview) else each for each in list_of_data]
         data = b"".join(pieces)
         if data:
-            self._ssl_protocol._write_appdata((data,))
+            self.write(data)
 
 
-class _RecordMeter:
-    """Knows whether the bytes that it was shown end inside a TLS record."""
-
-    __slots__ = ("_header", "_rest")
-
-    def __init__(self) -> None:
-        self._header = b""  # the part of a header that has come, if that is not all of it
-        self._rest = 0  # bytes of the current record that are still to come
-
-    def show(self, data: Any) -> None:
-        """data: a buffer of bytes, behind those of the call before."""
-        size = len(data)
-        at = self._rest - len(self._header)
-        self._rest = 0
-        while at + _HEADER_BYTES <= size:
-            if at < 0:
-                header = self._header + bytes(data[: at + _HEADER_BYTES])
-                at += _HEADER_BYTES + (header[3] << 8 | header[4])
-            else:
-                at += _HEADER_BYTES + (data[at + 3] << 8 | data[at + 4])
-            self._header = b""
-        if at > size:
-            self._rest = at - size
-        elif at < size:
-            self._header += bytes(data[max(at, 0) :])
-
-    @property
-    def inside(self) -> bool:
-        """Whether a record has begun and not ended."""
-        return self._rest > 0 or bool(self._header)
-
-
-class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
+class SSLProtocol(_native.TlsProtocol, _StockProtocol):  # type: ignore[misc]  # the base is Any
     """TLS between a transport below and an application's protocol above."""
 
     # Of the stock class, as far as it is set here.
@@ -134,9 +100,9 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
     _waiter: Any
 
     def __init__(self, loop: Any, *arguments: Any, **options: Any) -> None:
-        self._meter = _RecordMeter()
         self._membership: Any = (None, ())  # the server, what it knows us by
         self._below: Any = None  # the transport below, kept when it is lost for what it knows
+        self._before_made = options.get("call_connection_made", True)  # still to come
         self._closed = False  # no more data is for the application
         self._finished = False  # the other side's end has come: only our bytes are left to go
         self._dropped_bytes = 0
@@ -182,6 +148,7 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
             self._app_protocol_get_buffer = app_protocol.get_buffer
             self._app_protocol_buffer_updated = app_protocol.buffer_updated
             self._app_protocol_is_buffer = True
+        self._join_stream(self._before_made)
 
     def _get_extra_info(self, name: str, default: Any = None) -> Any:
         if name in self._extra or self._transport is not None or self._below is None:
@@ -240,15 +207,28 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
 
     # ---- incoming bytes
 
-    def take(self, data: bytes | bytearray) -> None:
-        """Bytes that were read before TLS began: the first of the handshake."""
-        self._incoming.write(data)
-        self._meter.show(data)
+    def _set_state(self, new_state: Any) -> None:
+        super()._set_state(new_state)
+        self._open = self._sslobj._sslobj if new_state == _State.WRAPPED else None
 
-    def buffer_updated(self, nbytes: int) -> None:
-        """Bytes have come into the buffer."""
-        self._meter.show(self._ssl_buffer_view[:nbytes])
-        super().buffer_updated(nbytes)
+    def _on_bytes(self) -> None:
+        """Bytes have come in, and are not simply for the application."""
+        if self._state == _State.DO_HANDSHAKE:
+            self._do_handshake()
+        elif self._state == _State.WRAPPED:
+            self._do_read()
+        elif self._state == _State.FLUSHING:
+            self._do_flush()
+        elif self._state == _State.SHUTDOWN:
+            self._do_shutdown()
+
+    def _after_read(self) -> None:
+        """What the application's answer to data, or the peer's end, has left to be sent."""
+        if self._write_backlog:
+            self._do_write()
+        elif self._transport is not None:
+            self._process_outgoing()
+        self._control_ssl_reading()
 
     def eof_received(self) -> bool | None:
         """The stream below has ended: True while something of it waits for the application, or
@@ -273,7 +253,7 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
         finally:
             # Also in front of a record that is none: what was read before it is genuine.
             if chunks:
-                self._app_protocol.data_received(b"".join(chunks) if chunks[1:] else chunks[0])
+                self._deliver(b"".join(chunks) if chunks[1:] else chunks[0])
         if ended:
             self._peer_closed()
 
@@ -320,6 +300,7 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
             # Our last message, else left until the next read: never, if the protocol pauses.
             self._process_outgoing()
             super()._on_handshake_complete(None)
+            self._before_made = False
             return
         if isinstance(handshake_exc, type):
             handshake_exc = ConnectionResetError("the peer closed during the TLS handshake")
@@ -377,7 +358,7 @@ class SSLProtocol(_StockProtocol):  # type: ignore[misc]  # the base is Any
         if self._finished:
             self._incoming.read()  # what comes behind the peer's end is nothing
         elif self._eof_received:
-            if not self._closed and self._meter.inside:
+            if not self._closed and self._inside_record:
                 self._on_shutdown_complete(
                     ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "the stream was cut inside a TLS record")
                 )
@@ -589,7 +570,7 @@ def _begin_tls(transport: Any, protocol: Any, tls: SSLProtocol) -> Callable[[Any
     if reader is not None:
         ended = reader._eof
         if reader._buffer:
-            tls.take(reader._buffer)
+            tls._take(reader._buffer)
             reader._buffer.clear()
             reader._paused = False
     # Nothing is delivered before the caller has the new transport.

@@ -19,7 +19,7 @@ from harness import certificates
 from harness.certificates import Authority, Certificate, authority
 from harness.tcp import Recorder, elsewhere, read_all
 from harness.tls import Peer, serving, talking
-from ringloop.tls import _RecordMeter
+from ringloop import _native
 
 TLS12 = {"maximum_version": ssl.TLSVersion.TLSv1_2}
 TLS13 = {"minimum_version": ssl.TLSVersion.TLSv1_3}
@@ -319,12 +319,13 @@ def test_the_place_in_a_record_is_known_however_the_bytes_come_in():
         chance.shuffle(records)
         stream = b"".join(records)
         ends = set(itertools.accumulate(map(len, records), initial=0))
-        meter, at = _RecordMeter(), 0
+        meter, at = _native.TlsProtocol(), 0
+        meter._incoming = ssl.MemoryBIO()
         while at < len(stream):
             piece = stream[at:at + chance.choice((1, 2, 3, 4, 5, 6, 7, 100, 5000))]
-            meter.show(memoryview(piece))
+            meter._take(memoryview(piece))
             at += len(piece)
-            assert meter.inside == (at not in ends), (at, [len(each) for each in records])
+            assert meter._inside_record == (at not in ends), (at, [len(each) for each in records])
 
 
 async def test_a_record_that_is_cut_is_an_error_of_a_stream():
