@@ -14,7 +14,7 @@
 
 namespace ringloop::python {
 
-// The link by which a transport feeds the reader behind `protocol`; null, with no exception set: its
+// The link by which a transport feeds the reader behind `protocol`; null, without an exception: its
 // own methods are to be called. A stock reader becomes a native one, and so will the writer that
 // start_server()'s callback gets, where connection_made() is still to come (`before_made`).
 [[nodiscard]] bridge::ref stream_join(PyObject* protocol, bool before_made) noexcept;

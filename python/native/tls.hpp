@@ -64,7 +64,8 @@ struct tls_protocol {
 // Goes on with what was taken: handshake, data_received(), answers. 0, or -1 with an exception set.
 [[nodiscard]] int tls_advance(PyObject* protocol) noexcept;
 
-// Encrypts and sends `data` (bytes or bytearray, not empty) if nothing stands in the way. 1: done; 0: not begun, Python's way is to be taken; -1: an exception is set.
+// Encrypts and sends `data` (bytes or bytearray, not empty) if nothing stands in the way. 1: done;
+// 0: not begun, Python's way is to be taken; -1: an exception is set.
 [[nodiscard]] int tls_send(tls_protocol& tls, PyObject* data) noexcept;
 
 // Takes the exception that is set to SSLProtocol._fatal_error(), unless it ends the run. 0, or -1

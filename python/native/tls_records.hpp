@@ -1,5 +1,5 @@
-// Where TLS records end in a stream of bytes: enough to know how many whole ones have come, and that
-// a stream was cut inside one. Nothing is decrypted or checked here.
+// Where TLS records end in a stream of bytes: enough to know how many whole ones have come, and
+// that a stream was cut inside one. Nothing is decrypted or checked here.
 // Thread: any, one at a time.
 #pragma once
 
