@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, Any
 
-from . import compat, fs, hooks, memory
-from ._batched import batched
-from ._capabilities import Capabilities, capabilities
-from ._coalesce import coalesce
-from ._handover import attach, detach, recv_handle, send_handle
 from ._leak_report import report_if_wanted
-from ._leakcheck import LeakError, leakcheck
-from ._mixin import mixin
 from ._native import AffinityError, Awaitable, FdConflictError, HandleProducer, NativeTask
-from ._owned import OwnedFd
-from ._owners import fdinfo
-from ._print_tasks import print_tasks
-from ._stats import ExportStats, LoopStats, Stats, stats
-from ._task_factory import task_factory
-from .clock import VirtualClock
-from .files import open
-from .handle import SharedHandle
 from .loop import EventLoop, new_event_loop
 from .runner import run
 
 if TYPE_CHECKING:
-    from . import kernels
+    from . import compat, fs, hooks, kernels, memory
+    from ._batched import batched
+    from ._capabilities import Capabilities, capabilities
+    from ._coalesce import coalesce
+    from ._handover import attach, detach, recv_handle, send_handle
+    from ._leakcheck import LeakError, leakcheck
+    from ._mixin import mixin
+    from ._owned import OwnedFd
+    from ._owners import fdinfo
+    from ._print_tasks import print_tasks
+    from ._stats import ExportStats, LoopStats, Stats, stats
+    from ._task_factory import task_factory
+    from .clock import VirtualClock
+    from .files import open
+    from .handle import SharedHandle
     from .policy import EventLoopPolicy, install
 
 __version__ = "0.1.0"
@@ -80,22 +79,59 @@ def get_include() -> str:
     """The folder of ringloop's headers for extension modules: <ringloop/python.hpp> for coroutines
     that Python awaits, <ringloop/capi.h> for modules in C that post to its loops, and
     <ringloop/handle.h> for code that completes a SharedHandle's awaits."""
-    return str(Path(__file__).parent / "include")
+    return _beside("include")
 
 
 def get_cmake_dir() -> str:
     """The folder of ringloop's CMake package, for `find_package(ringloop COMPONENTS python)`."""
-    return str(Path(__file__).parent / "cmake")
+    return _beside("cmake")
 
 
-_LAZY = {"EventLoopPolicy": "policy", "install": "policy"}
+def _beside(name: str) -> str:
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+
+
+# What a program that only runs its loop on ringloop does not need is imported when it is asked for:
+# it would be half of the start. kernels needs TBB and OpenBLAS and raises without them, so it is
+# not in __all__; policies go away in CPython 3.16.
+_SUBMODULES = ("compat", "fs", "hooks", "kernels", "memory")
+_LAZY = {
+    "Capabilities": "_capabilities",
+    "EventLoopPolicy": "policy",
+    "ExportStats": "_stats",
+    "LeakError": "_leakcheck",
+    "LoopStats": "_stats",
+    "OwnedFd": "_owned",
+    "SharedHandle": "handle",
+    "Stats": "_stats",
+    "VirtualClock": "clock",
+    "attach": "_handover",
+    "batched": "_batched",
+    "capabilities": "_capabilities",
+    "coalesce": "_coalesce",
+    "detach": "_handover",
+    "fdinfo": "_owners",
+    "install": "policy",
+    "leakcheck": "_leakcheck",
+    "mixin": "_mixin",
+    "open": "files",
+    "print_tasks": "_print_tasks",
+    "recv_handle": "_handover",
+    "send_handle": "_handover",
+    "stats": "_stats",
+    "task_factory": "_task_factory",
+}
 
 
 def __getattr__(name: str) -> Any:
-    # kernels needs TBB and OpenBLAS; policies go away in CPython 3.16: both only on demand. Without
-    # those libraries this raises, so kernels is not in __all__.
-    if name == "kernels":
-        return importlib.import_module(".kernels", __name__)
-    if name in _LAZY:
-        return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _SUBMODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -39,8 +39,12 @@ def run(command: list[str], *, env: dict[str, str] | None = None, cwd: Path = RO
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """This process's environment without what would point Python elsewhere, plus `changes`."""
+    """This process's environment without what would point Python elsewhere, plus `changes`.
+
+    Nor does it keep bytecode from being written: each child of a test would compile the package.
+    """
     env = {key: value for key, value in os.environ.items()
-           if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONSAFEPATH")}
+           if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONSAFEPATH",
+                          "PYTHONDONTWRITEBYTECODE")}
     env.update(changes)
     return env
