@@ -19,15 +19,15 @@ PyObject* stock_readuntil = nullptr;
 PyObject* stock_readline = nullptr;
 PyObject* stock_drain = nullptr;
 
-ref transport_behind(PyObject* stream) noexcept {
-    ref transport = ref::steal(PyObject_GetAttr(stream, stream_name()._transport));
+ref transport_behind(const stream_object& stream) noexcept {
+    ref transport = stream.get(stream_name()._transport);
     if (!transport) PyErr_Clear();
     return transport;
 }
 
 // The link of a reader that our transport feeds, or null: take the stock way.
 stream_link* link_behind(PyObject* reader, ref& transport) noexcept {
-    transport = transport_behind(reader);
+    transport = transport_behind(stream_object(reader));
     if (!transport) return nullptr;
     PyObject* link = nullptr;
     if (is_transport(transport.get())) {
@@ -103,7 +103,7 @@ PyObject* reader_readline(PyObject* self, PyObject*) noexcept {
 }
 
 PyObject* writer_write(PyObject* self, PyObject* data) noexcept {
-    ref transport = ref::steal(PyObject_GetAttr(self, stream_name()._transport));
+    ref transport = stream_object(self).get(stream_name()._transport);
     if (!transport) return nullptr;
     if (is_transport(transport.get())) {
         if (!on_its_thread(transport.get(), "writer.write()")) return nullptr;
@@ -134,11 +134,12 @@ bool takes_more(PyObject* transport) noexcept {
 
 // Whether drain() has nothing to wait for and nothing to raise.
 bool drained(PyObject* self) noexcept {
-    ref transport = transport_behind(self);
+    const stream_object writer(self);
+    ref transport = transport_behind(writer);
     if (!transport || !takes_more(transport.get())) return false;
-    ref reader = ref::steal(PyObject_GetAttr(self, stream_name()._reader));
+    ref reader = writer.get(stream_name()._reader);
     ref exception = reader && reader.get() != Py_None
-                        ? ref::steal(PyObject_GetAttr(reader.get(), stream_name()._exception))
+                        ? stream_object(reader.get()).get(stream_name()._exception)
                         : ref();
     if (!exception) PyErr_Clear();
     return exception && exception.get() == Py_None;

@@ -84,8 +84,8 @@ int add_stream_link_type() noexcept {
 
 // ---- attributes
 
-ref reader_buffer(PyObject* reader) noexcept {
-    ref buffer = ref::steal(PyObject_GetAttr(reader, stream_name()._buffer));
+ref reader_buffer(const stream_object& reader) noexcept {
+    ref buffer = reader.get(stream_name()._buffer);
     if (buffer && !PyByteArray_CheckExact(buffer.get())) {
         PyErr_SetString(PyExc_TypeError, "StreamReader._buffer is no bytearray");
         return {};
@@ -93,13 +93,8 @@ ref reader_buffer(PyObject* reader) noexcept {
     return buffer;
 }
 
-int reader_flag(PyObject* reader, PyObject* name) noexcept {
-    ref value = ref::steal(PyObject_GetAttr(reader, name));
-    return value ? PyObject_IsTrue(value.get()) : -1;
-}
-
-Py_ssize_t reader_limit(PyObject* reader) noexcept {
-    ref value = ref::steal(PyObject_GetAttr(reader, stream_name()._limit));
+Py_ssize_t reader_limit(const stream_object& reader) noexcept {
+    ref value = reader.get(stream_name()._limit);
     if (!value) return -1;
     const Py_ssize_t limit = PyNumber_AsSsize_t(value.get(), nullptr);  // clipped
     return limit == -1 && PyErr_Occurred() != nullptr ? -1 : std::max<Py_ssize_t>(limit, 0);
@@ -135,13 +130,14 @@ stream_read::~stream_read() {
 
 void stream_read::start(bridge::loop_host&, bridge::awaitable& owner) noexcept {
     owner_ = &owner;
-    ref exception = ref::steal(PyObject_GetAttr(reader_.get(), stream_name()._exception));
+    const stream_object reader(reader_.get());
+    ref exception = reader.get(stream_name()._exception);
     if (!exception) {
         keep_error();
     } else if (exception.get() != Py_None) {
         error_ = std::move(exception);
-    } else if (link_of(link_.get()).holder != nullptr || !evaluate_buffer()) {
-        if (park()) {
+    } else if (link_of(link_.get()).holder != nullptr || !evaluate_buffer(reader)) {
+        if (park(reader)) {
             takes_back = true;  // from here on a task can be cancelled between the end and the take
             return;
         }
@@ -150,10 +146,9 @@ void stream_read::start(bridge::loop_host&, bridge::awaitable& owner) noexcept {
     owner.finish();
 }
 
-bool stream_read::park() noexcept {
-    PyObject* reader = reader_.get();
-    const ref loop = ref::steal(PyObject_GetAttr(reader, stream_name()._loop));
-    ref waiter = loop ? ref::steal(PyObject_GetAttr(reader, stream_name()._waiter)) : ref();
+bool stream_read::park(const stream_object& reader) noexcept {
+    const ref loop = reader.get(stream_name()._loop);
+    ref waiter = loop ? reader.get(stream_name()._waiter) : ref();
     if (!waiter) return false;
     if (loop.get() != owner_->loop) {
         PyErr_Format(bridge::affinity_error(),
@@ -171,36 +166,36 @@ bool stream_read::park() noexcept {
         return false;
     }
     // Waiting while paused would never end (a readexactly() beyond the limit).
-    const int paused = reader_flag(reader, stream_name()._paused);
+    const int paused = reader.flag(stream_name()._paused);
     if (paused < 0) return false;
     if (paused == 1) {
-        if (PyObject_SetAttr(reader, stream_name()._paused, Py_False) < 0) return false;
-        ref transport = ref::steal(PyObject_GetAttr(reader, stream_name()._transport));
+        if (reader.set(stream_name()._paused, Py_False) < 0) return false;
+        ref transport = reader.get(stream_name()._transport);
         ref done = transport ? ref::steal(PyObject_CallMethodNoArgs(transport.get(),
                                                                     stream_name().resume_reading))
                              : ref();
         if (!done) return false;
     }
-    if (PyObject_SetAttr(reader, stream_name()._waiter, link_.get()) < 0) return false;
+    if (reader.set(stream_name()._waiter, link_.get()) < 0) return false;
     link_of(link_.get()).parked = this;
     return true;
 }
 
 // `_waiter` is cleared unless the stock code has done so, or has put another one there.
-void stream_read::unpark() noexcept {
+void stream_read::unpark(const stream_object& reader) noexcept {
     stream_link& link = link_of(link_.get());
     if (link.parked != this) return;
     link.parked = nullptr;
-    ref waiter = ref::steal(PyObject_GetAttr(reader_.get(), stream_name()._waiter));
-    if (!waiter || (waiter.get() == link_.get() &&
-                    PyObject_SetAttr(reader_.get(), stream_name()._waiter, Py_None) < 0)) {
+    ref waiter = reader.get(stream_name()._waiter);
+    if (!waiter ||
+        (waiter.get() == link_.get() && reader.set(stream_name()._waiter, Py_None) < 0)) {
         PyErr_WriteUnraisable(reader_.get());
     }
 }
 
 void stream_read::request_cancel() noexcept {
     if (link_of(link_.get()).parked != this) return;
-    unpark();
+    unpark(stream_object(reader_.get()));
     owner_->finish();
 }
 
@@ -219,74 +214,77 @@ PyObject* stream_read::result() noexcept {
 void stream_read::undelivered(PyObject* value) noexcept {
     if (value == nullptr || !PyBytes_CheckExact(value) || PyBytes_GET_SIZE(value) == 0) return;
     ref pending = bridge::take_exception();
-    ref buffer = reader_buffer(reader_.get());
+    ref buffer = reader_buffer(stream_object(reader_.get()));
     if (!buffer || PySequence_SetSlice(buffer.get(), 0, 0, value) < 0) {
         PyErr_WriteUnraisable(reader_.get());
     }
     if (pending) bridge::restore_exception(std::move(pending));
 }
 
-void stream_read::end() noexcept {
-    unpark();
+void stream_read::end(const stream_object& reader) noexcept {
+    unpark(reader);
     if (value_ && PyBytes_GET_SIZE(value_.get()) != 0) link_of(link_.get()).holder = this;
     owner_->finish();
 }
 
-std::size_t stream_read::offer(const char* data, std::size_t size) noexcept {
+std::size_t stream_read::offer(const stream_object& reader, const char* data,
+                               std::size_t size) noexcept {
     if (link_of(link_.get()).holder != nullptr) return 0;
     std::size_t taken = 0;
     scanned_ = 0;
-    const bool over = evaluate(data, size, false, taken);
+    const bool over = evaluate(reader, data, size, false, taken);
     if (!over) return 0;
-    end();
+    end(reader);
     return taken;
 }
 
 void stream_read::look_again() noexcept {
-    if (link_of(link_.get()).holder != nullptr || !evaluate_buffer()) {
+    const stream_object reader(reader_.get());
+    if (link_of(link_.get()).holder != nullptr || !evaluate_buffer(reader)) {
         // Stock code took the waiter away to wake us, but there is not enough yet, or others' bytes
         // may come back first.
-        if (PyObject_SetAttr(reader_.get(), stream_name()._waiter, link_.get()) == 0) return;
+        if (reader.set(stream_name()._waiter, link_.get()) == 0) return;
         keep_error();
     }
-    end();
+    end(reader);
 }
 
 void stream_read::fail(PyObject* exception) noexcept {
     error_ = PyExceptionClass_Check(exception) ? ref::steal(PyObject_CallNoArgs(exception))
                                                : ref::share(exception);
     if (!error_) keep_error();
-    unpark();
+    unpark(stream_object(reader_.get()));
     owner_->finish();
 }
 
-bool stream_read::evaluate_buffer() noexcept {
-    PyObject* reader = reader_.get();
+bool stream_read::evaluate_buffer(const stream_object& reader) noexcept {
     ref buffer = reader_buffer(reader);
-    const int ended = buffer ? reader_flag(reader, stream_name()._eof) : -1;
+    const int ended = buffer ? reader.flag(stream_name()._eof) : -1;
     if (ended < 0) {
         keep_error();
         return true;
     }
     std::size_t taken = 0;
     const auto size = static_cast<std::size_t>(PyByteArray_GET_SIZE(buffer.get()));
-    if (!evaluate(PyByteArray_AS_STRING(buffer.get()), size, ended == 1, taken)) return false;
+    if (!evaluate(reader, PyByteArray_AS_STRING(buffer.get()), size, ended == 1, taken))
+        return false;
     if (taken > 0 && PySequence_DelSlice(buffer.get(), 0, static_cast<Py_ssize_t>(taken)) < 0) {
         keep_error();
         value_ = {};
         return true;
     }
-    const int paused = reader_flag(reader, stream_name()._paused);
+    const int paused = reader.flag(stream_name()._paused);
     ref done;
     if (paused == 1) {
-        done = ref::steal(PyObject_CallMethodNoArgs(reader, stream_name()._maybe_resume_transport));
+        done = ref::steal(
+            PyObject_CallMethodNoArgs(reader.object(), stream_name()._maybe_resume_transport));
     }
-    if (paused < 0 || (paused == 1 && !done)) PyErr_WriteUnraisable(reader);
+    if (paused < 0 || (paused == 1 && !done)) PyErr_WriteUnraisable(reader.object());
     return true;
 }
 
-bool stream_read::evaluate(const char* data, std::size_t size, bool ended,
-                           std::size_t& taken) noexcept {
+bool stream_read::evaluate(const stream_object& reader, const char* data, std::size_t size,
+                           bool ended, std::size_t& taken) noexcept {
     switch (kind_) {
         case read_kind::some:
             if (size == 0 && !ended) return false;
@@ -301,17 +299,17 @@ bool stream_read::evaluate(const char* data, std::size_t size, bool ended,
             break;
         case read_kind::until:
         case read_kind::line:
-            return find_separator(data, size, ended, taken);
+            return find_separator(reader, data, size, ended, taken);
     }
     value_ = bytes_of(data, taken);
     if (!value_) keep_error();
     return true;
 }
 
-bool stream_read::find_separator(const char* data, std::size_t size, bool ended,
-                                 std::size_t& taken) noexcept {
+bool stream_read::find_separator(const stream_object& reader, const char* data, std::size_t size,
+                                 bool ended, std::size_t& taken) noexcept {
     const auto length = static_cast<std::size_t>(PyBytes_GET_SIZE(separator_.get()));
-    const Py_ssize_t limit_or_error = reader_limit(reader_.get());
+    const Py_ssize_t limit_or_error = reader_limit(reader);
     if (limit_or_error < 0) {
         keep_error();
         return true;

@@ -15,6 +15,7 @@
 
 #include "ringloop/bridge/python/awaitable.hpp"
 #include "ringloop/bridge/python/ref.hpp"
+#include "stream_object.hpp"
 
 namespace ringloop::python {
 
@@ -55,7 +56,8 @@ class stream_read final : public bridge::source {
 
     // Data arrived while parked and the reader's buffer is empty: how much of it was taken. If the
     // read has ended, nothing of it may be touched afterwards.
-    [[nodiscard]] std::size_t offer(const char* data, std::size_t size) noexcept;
+    [[nodiscard]] std::size_t offer(const stream_object& reader, const char* data,
+                                    std::size_t size) noexcept;
     // The buffer, the end or the exception changed: ends, or goes on waiting.
     void look_again() noexcept;
     // Ends with `exception`.
@@ -63,17 +65,18 @@ class stream_read final : public bridge::source {
 
   private:
     // Looks at the bytes in hand: true once `value_` or `error_` is set; `taken` leave the front.
-    [[nodiscard]] bool evaluate(const char* data, std::size_t size, bool ended,
-                                std::size_t& taken) noexcept;
-    [[nodiscard]] bool find_separator(const char* data, std::size_t size, bool ended,
-                                      std::size_t& taken) noexcept;
+    [[nodiscard]] bool evaluate(const stream_object& reader, const char* data, std::size_t size,
+                                bool ended, std::size_t& taken) noexcept;
+    [[nodiscard]] bool find_separator(const stream_object& reader, const char* data,
+                                      std::size_t size, bool ended, std::size_t& taken) noexcept;
     void overrun(const char* message, const char* data, std::size_t size, std::size_t consumed,
                  std::size_t& taken) noexcept;
     void incomplete(const char* data, std::size_t size, std::size_t& taken) noexcept;
-    [[nodiscard]] bool evaluate_buffer() noexcept;
-    [[nodiscard]] bool park() noexcept;
-    void unpark() noexcept;
-    void end() noexcept;  // what it took while parked is its own once its task has it
+    [[nodiscard]] bool evaluate_buffer(const stream_object& reader) noexcept;
+    [[nodiscard]] bool park(const stream_object& reader) noexcept;
+    void unpark(const stream_object& reader) noexcept;
+    // What it took while parked is its own once its task has it.
+    void end(const stream_object& reader) noexcept;
     void keep_error() noexcept { error_ = bridge::take_exception(); }
 
     bridge::ref reader_;
@@ -88,9 +91,8 @@ class stream_read final : public bridge::source {
 };
 
 // Attributes of a reader: new reference, null with an exception set.
-[[nodiscard]] bridge::ref reader_buffer(PyObject* reader) noexcept;        // an exact bytearray
-[[nodiscard]] int reader_flag(PyObject* reader, PyObject* name) noexcept;  // 1, 0, or -1
-[[nodiscard]] Py_ssize_t reader_limit(PyObject* reader) noexcept;  // -1 with an exception set
+[[nodiscard]] bridge::ref reader_buffer(const stream_object& reader) noexcept;  // exact bytearray
+[[nodiscard]] Py_ssize_t reader_limit(const stream_object& reader) noexcept;    // -1 with an error
 // Appends to a bytearray: 0 or -1.
 int append_to(PyObject* buffer, const char* data, std::size_t size) noexcept;
 

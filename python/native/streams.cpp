@@ -132,24 +132,24 @@ ref join(PyObject* protocol, bool before_made) noexcept {
 }
 
 // Stock flow control: above twice the limit the transport pauses.
-fed check_limit(PyObject* reader, std::size_t size) noexcept {
+fed check_limit(const stream_object& reader, std::size_t size) noexcept {
     const Py_ssize_t limit = reader_limit(reader);
     if (limit < 0) return fed::failed;
     if (size / 2 < static_cast<std::size_t>(limit) || size <= 2 * static_cast<std::size_t>(limit)) {
         return fed::all;
     }
-    const int paused = reader_flag(reader, stream_name()._paused);
+    const int paused = reader.flag(stream_name()._paused);
     if (paused != 0) return paused < 0 ? fed::failed : fed::all;
-    return PyObject_SetAttr(reader, stream_name()._paused, Py_True) < 0 ? fed::failed
-                                                                        : fed::above_limit;
+    return reader.set(stream_name()._paused, Py_True) < 0 ? fed::failed : fed::above_limit;
 }
 
 // Appends to the buffer and tells whoever waits.
-fed feed_buffer(PyObject* reader, stream_link& link, const char* data, std::size_t size) noexcept {
+fed feed_buffer(const stream_object& reader, stream_link& link, const char* data,
+                std::size_t size) noexcept {
     ref buffer = reader_buffer(reader);
     if (!buffer) return fed::failed;
     if (link.parked != nullptr && PyByteArray_GET_SIZE(buffer.get()) == 0) {
-        const std::size_t taken = link.parked->offer(data, size);
+        const std::size_t taken = link.parked->offer(reader, data, size);
         data += taken;
         size -= taken;
         if (size == 0) return fed::all;
@@ -159,11 +159,11 @@ fed feed_buffer(PyObject* reader, stream_link& link, const char* data, std::size
         if (link.parked != nullptr) {
             link.parked->look_again();
         } else {
-            ref waiter = ref::steal(PyObject_GetAttr(reader, stream_name()._waiter));
+            ref waiter = reader.get(stream_name()._waiter);
             if (!waiter) return fed::failed;
             if (waiter.get() != Py_None) {
-                ref done =
-                    ref::steal(PyObject_CallMethodNoArgs(reader, stream_name()._wakeup_waiter));
+                ref done = ref::steal(
+                    PyObject_CallMethodNoArgs(reader.object(), stream_name()._wakeup_waiter));
                 if (!done) return fed::failed;
             }
         }
@@ -186,7 +186,7 @@ fed stream_feed(stream_link* link, const char* data, std::size_t size) noexcept 
     const ref keep = ref::share(reinterpret_cast<PyObject*>(link));
     ref reader = referent(link->reader);
     if (!reader) return fed::all;  // nobody reads any more: dropped, as the stock protocol does
-    return feed_buffer(reader.get(), *link, data, size);
+    return feed_buffer(stream_object(reader.get()), *link, data, size);
 }
 
 int add_stream_types(PyObject*) noexcept {
