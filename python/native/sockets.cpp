@@ -43,7 +43,8 @@ void socket_work::finish() noexcept {
 }
 
 int socket_work::find_fd() noexcept {
-    const ref number = ref::steal(PyObject_CallMethod(socket(), "fileno", nullptr));
+    static PyObject* const fileno = PyUnicode_InternFromString("fileno");
+    const ref number = ref::steal(PyObject_CallMethodNoArgs(socket(), fileno));
     const long descriptor = number ? PyLong_AsLong(number.get()) : -1;
     if (PyErr_Occurred() != nullptr) PyErr_Clear();
     return fd = static_cast<int>(std::max(descriptor, -1L));

@@ -1,8 +1,8 @@
 // sockets: sock_* of EventLoop as awaits on the loop's own ring.
 //
 //  - sock_recv is a ring operation into the receive pool: an idle one pins no memory.
-//  - sock_sendall sends at once when little else is going on or the data is large, else it joins
-//    the turn's submission; a send that is done at once costs no turn.
+//  - sock_sendall sends at once, which costs no turn; what the kernel does not take then is sent by
+//    the ring.
 //  - recvfrom, sendto and accept try at once, then after a poll, by the socket's own method.
 //
 // Nothing happens before the first step. What reads from one socket is served in the order of
@@ -99,7 +99,7 @@ struct kept_bytes {
                                    kept_bytes& out) noexcept;
 // For a transport over that socket: a list of bytes, or null (none, no exception).
 [[nodiscard]] PyObject* take_all_kept_bytes(PyObject* socket) noexcept;
-[[nodiscard]] bool is_stream(PyObject* socket) noexcept;  // asks the socket's Python attribute
+[[nodiscard]] bool is_stream(PyObject* socket) noexcept;  // as the Python socket knows it
 int prepare_kept() noexcept;
 
 }  // namespace ringloop::python

@@ -12,6 +12,8 @@ using bridge::ref;
 
 constexpr const char* received_kind = "bytes";
 
+PyTypeObject* native_socket_class = nullptr;  // _socket.socket
+PyObject* type_member = nullptr;              // its descriptor
 PyObject* kept_by_socket = nullptr;
 // 0: nobody needs to look. What a socket had that has gone stays counted.
 long kept_count = 0;
@@ -34,6 +36,16 @@ ref list_of(PyObject* socket, const char* kind, bool make) noexcept {
 }  // namespace
 
 int prepare_kept() noexcept {
+    const ref sockets = ref::steal(PyImport_ImportModule("_socket"));
+    PyObject* const base = sockets ? PyObject_GetAttrString(sockets.get(), "socket") : nullptr;
+    if (base == nullptr || !PyType_Check(base)) return -1;
+    native_socket_class = reinterpret_cast<PyTypeObject*>(base);
+    type_member = PyObject_GetAttrString(base, "type");
+    if (type_member == nullptr) return -1;
+    if (Py_TYPE(type_member)->tp_descr_get == nullptr) {
+        PyErr_SetString(PyExc_ImportError, "_socket.socket.type is no attribute any more");
+        return -1;
+    }
     const ref module = ref::steal(PyImport_ImportModule("weakref"));
     kept_by_socket =
         module ? PyObject_CallMethod(module.get(), "WeakKeyDictionary", nullptr) : nullptr;
@@ -119,8 +131,13 @@ PyObject* take_all_kept_bytes(PyObject* socket) noexcept {
     return all.release();
 }
 
+// From the member behind the property of socket.socket, which makes an enum of it.
 bool is_stream(PyObject* socket) noexcept {
-    const ref type = ref::steal(PyObject_GetAttrString(socket, "type"));
+    const bool real = PyObject_TypeCheck(socket, native_socket_class);
+    auto* const its_class = reinterpret_cast<PyObject*>(native_socket_class);
+    const ref type = ref::steal(
+        real ? Py_TYPE(type_member)->tp_descr_get(type_member, socket, its_class)
+             : PyObject_GetAttrString(socket, "type"));
     const long number = type ? PyLong_AsLong(type.get()) : -1;
     if (PyErr_Occurred() != nullptr) PyErr_Clear();  // no socket.socket
     return number == -1 || number == SOCK_STREAM;

@@ -15,13 +15,6 @@ namespace {
 
 using bridge::ref;
 
-bool is_stream(driver& io, int fd) noexcept {
-    int type = SOCK_STREAM;
-    socklen_t length = sizeof type;
-    (void)io.get_option(fd, SOL_SOCKET, SO_TYPE, &type, &length);
-    return type == SOCK_STREAM;
-}
-
 class receiving : public socket_work {
   public:
     receiving(PyObject* socket, order which) noexcept : socket_work(socket, which) {
@@ -43,7 +36,7 @@ class receiving : public socket_work {
 void receiving::completed(const completion& done) noexcept {
     const bool ended = (done.result == 0 || asked_) && !cancelling;
     if (ended && !reset_ && !asked_ && first(fd, order::writing, whose()) != nullptr &&
-        is_stream(io(), fd)) {
+        is_stream(socket())) {
         asked_ = true;
         op.prepare_poll(fd, poll_in);
         return fly();
@@ -61,7 +54,7 @@ class receive_work final : public receiving {
     void undelivered(PyObject* value) noexcept override {
         PyObject* bytes = value != nullptr ? value : value_.get();
         if (bytes == nullptr || size_ == 0) return;
-        if (PyBytes_GET_SIZE(bytes) == 0 && python::is_stream(socket()))
+        if (PyBytes_GET_SIZE(bytes) == 0 && is_stream(socket()))
             return;  // the end comes again
         keep_bytes(socket(), bytes);
     }
@@ -91,7 +84,7 @@ void receive_work::begin() noexcept {
         return finish();
     }
     if (size_ > io().buffer_size()) {
-        by_poll_ = !is_stream(io(), fd);
+        by_poll_ = !is_stream(socket());
         if (by_poll_) return receive_datagram();
     }
     op.prepare_receive(fd, false, size_);
@@ -164,7 +157,7 @@ class receive_into_work final : public receiving {
         return raise_error() ? nullptr : PyLong_FromSize_t(got_);
     }
     void undelivered(PyObject* /*value*/) noexcept override {
-        if (!came_ || (got_ == 0 && python::is_stream(socket()))) return;
+        if (!came_ || (got_ == 0 && is_stream(socket()))) return;
         keep_bytes(socket(), buffer.data(), got_);
     }
     [[nodiscard]] const char* name() const noexcept override { return "sock_recv_into"; }

@@ -15,10 +15,6 @@ namespace {
 
 using bridge::ref;
 
-// With this much in flight the turn goes to the kernel anyway: a small send rides along.
-constexpr std::size_t busy_operations = 8;
-constexpr std::size_t large_bytes = 32 * 1024;
-
 class send_work final : public socket_work {
   public:
     explicit send_work(PyObject* socket) noexcept : socket_work(socket, order::writing) {}
@@ -53,7 +49,6 @@ class send_work final : public socket_work {
 };
 
 void send_work::begin() noexcept {
-    if (buffer.size() < large_bytes && io().in_flight() >= busy_operations) return advance();
     const iovec piece{buffer.data(), buffer.size()};
     const ssize_t sent = io().try_send(fd, {&piece, 1});
     if (sent == static_cast<ssize_t>(buffer.size())) return finish();

@@ -22,7 +22,8 @@ bool descriptor_value(PyObject* object, long& value) noexcept {
         value = PyLong_AsLong(object);
         return value != -1 || !PyErr_Occurred();
     }
-    ref number = ref::steal(PyObject_CallMethod(object, "fileno", nullptr));
+    static PyObject* const fileno = PyUnicode_InternFromString("fileno");
+    ref number = ref::steal(PyObject_CallMethodNoArgs(object, fileno));
     if (number && PyLong_Check(number.get())) return descriptor_value(number.get(), value);
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_AttributeError) &&
         !PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError))
