@@ -367,6 +367,9 @@ bool loop_is_forked(loop_object* loop) noexcept {
 loop_object* first_of_loops() noexcept {
     return first_loop;
 }
+turn_traffic& traffic_of(loop_object* loop) noexcept {
+    return loop->state.traffic;
+}
 bool loop_debug(loop_object* loop) noexcept {
     return loop->debug != 0;
 }

@@ -11,6 +11,7 @@
 
 #include "ringloop/bridge/python/host.hpp"
 #include "ringloop/scheduler.hpp"
+#include "turn_traffic.hpp"
 
 namespace ringloop::python {
 
@@ -44,6 +45,7 @@ int raise_closed(loop_object* loop) noexcept;
 // A child's copy of its parent's loop: closed, too, and what it has queued is the parent's to send.
 [[nodiscard]] bool loop_is_forked(loop_object* loop) noexcept;
 [[nodiscard]] bool loop_debug(loop_object* loop) noexcept;
+[[nodiscard]] turn_traffic& traffic_of(loop_object* loop) noexcept;
 // In debug mode: 0, or -1 with AffinityError set: the loop runs in another thread. `what` was
 // called.
 [[nodiscard]] int check_thread(loop_object* loop, const char* what) noexcept;

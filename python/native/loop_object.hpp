@@ -14,6 +14,7 @@
 #include "ringloop/bridge/python/ref.hpp"
 #include "timer_heap.hpp"
 #include "turn_limit.hpp"
+#include "turn_traffic.hpp"
 #include "watch.hpp"
 
 namespace ringloop::python {
@@ -63,6 +64,7 @@ struct loop_state {
     std::vector<PyObject*> transports;  // by descriptor, borrowed
     spin_policy spin;
     turn_limit limit;
+    turn_traffic traffic;
     bool custom_time = false;    // time() is not ours: a subclass's, or the program set it
     bridge::ref clock;           // a virtual clock that moves the timers; null: the driver's
     std::int64_t settle_ns = 0;  // see loop_clock.cpp

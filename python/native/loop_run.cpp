@@ -180,6 +180,7 @@ int raise_fatal(loop_object* loop) noexcept {
 int turn(loop_object* loop) {
     loop_state& state = loop->state;
     run_turn_end_hooks(loop);
+    state.traffic.begin_turn();
     // A signal's handler that raises ends the run, as out of asyncio's select(); asked every time,
     // for whatever else may have ended the wait together with the signal.
     if (poll_or_wait(loop) < 0 || PyErr_CheckSignals() < 0) return -1;

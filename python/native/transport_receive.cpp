@@ -28,6 +28,9 @@ using bridge::ref;
 
 constexpr std::size_t large_bytes = 32 * 1024;  // three such receives in a row: poll
 constexpr std::size_t small_bytes = 16 * 1024;  // eight such reads in a row: receive again
+// The same in heavy turns (turn_traffic.hpp).
+constexpr std::size_t heavy_large_bytes = 8 * 1024;
+constexpr std::size_t heavy_small_bytes = 4 * 1024;
 constexpr std::uint8_t large_run_max = 3;
 constexpr std::uint8_t small_run_max = 8;
 constexpr std::size_t scratch_bytes = 256 * 1024;
@@ -54,12 +57,17 @@ bool wants_reading(const transport_state& t) noexcept {
 // ---- the two kinds
 
 void note_size(transport_state& t, std::size_t size) noexcept {
+    turn_traffic& traffic = traffic_of(loop_of(t));
+    traffic.add(size);
+    const bool heavy = traffic.heavy();
     if (!t.polling) {
-        t.large_run = size >= large_bytes ? static_cast<std::uint8_t>(t.large_run + 1) : 0;
+        const std::size_t large = heavy ? heavy_large_bytes : large_bytes;
+        t.large_run = size >= large ? static_cast<std::uint8_t>(t.large_run + 1) : 0;
         if (t.large_run < large_run_max) return;
         t.polling = true;
     } else {
-        t.small_run = size < small_bytes ? static_cast<std::uint8_t>(t.small_run + 1) : 0;
+        const std::size_t small = heavy ? heavy_small_bytes : small_bytes;
+        t.small_run = size < small ? static_cast<std::uint8_t>(t.small_run + 1) : 0;
         if (t.small_run < small_run_max) return;
         t.polling = false;
     }

@@ -1,10 +1,10 @@
 // Writing: from write() to the kernel. Contract in transport.hpp.
 //
 // A write joins the transport's pending list and leaves at the end of the turn in one gathered
-// send, one in flight per stream. Beyond 32 KiB pending (or the high-water mark, if lower) the list
-// is sent directly and only what the kernel refused stays queued, so that large payloads are not
-// kept alive for a turn and flow control starts only when the peer is really behind. Thread: the
-// loop's, GIL held.
+// send, one in flight per stream. Beyond 32 KiB pending (8 KiB in heavy turns, turn_traffic.hpp; or
+// the high-water mark, if lower) the list is sent directly and only what the kernel refused stays
+// queued, so that large payloads are not kept alive for a turn and flow control starts only when
+// the peer is really behind. Thread: the loop's, GIL held.
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
@@ -22,6 +22,7 @@ namespace {
 using bridge::ref;
 
 constexpr std::size_t direct_bytes = 32 * 1024;
+constexpr std::size_t heavy_direct_bytes = 8 * 1024;
 constexpr std::size_t pieces_per_send_max = 1024;  // IOV_MAX
 constexpr std::size_t borrow_bytes = 4096;         // shorter memoryviews are copied
 
@@ -122,7 +123,8 @@ int write_error(transport_state& t, int error) noexcept {
 // After something was appended: direct send if it is much, else the turn's end; then flow control.
 int written(transport_state& t) noexcept {
     outgoing& out = *t.out;
-    if (!out.send.in_flight() && out.bytes > std::min(direct_bytes, high_water(object_of(t)))) {
+    const std::size_t most = traffic_of(loop_of(t)).heavy() ? heavy_direct_bytes : direct_bytes;
+    if (!out.send.in_flight() && out.bytes > std::min(most, high_water(object_of(t)))) {
         const int error = send_pending(t);
         if (error < 0) return write_error(t, error);
         if (out.bytes == 0) {

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import socket
 
@@ -80,6 +81,32 @@ async def test_large_messages_switch_to_polling_and_small_ones_back():
         assert protocol.received.endswith(b"still there")
         transport.abort()
         await protocol.lost
+
+
+@pytest.mark.parametrize("count, polls", [(2, False), (32, True)])
+async def test_many_messages_of_a_turn_are_read_one_by_one(count, polls):
+    """16 KiB each: two a turn may be received by the kernel, half a megabyte leaves the cache."""
+    size = 16 << 10
+    with contextlib.ExitStack() as stack:
+        pairs = [stack.enter_context(tcp_pair()) for _ in range(count)]
+        ends = [(*await attach(near), far) for near, far in pairs]
+        for done in range(6):
+            for _, _, far in ends:
+                far.sendall(bytes([done]) * size)
+            for _, protocol, _ in ends:
+                await protocol.receive((done + 1) * size)
+        assert {transport._polling for transport, _, _ in ends} == {polls}
+        for transport, protocol, far in ends:
+            for _ in range(20):
+                far.sendall(b"small")
+                await elsewhere(lambda: None)
+        for transport, protocol, far in ends:
+            await protocol.receive(6 * size + 100)
+            assert not transport._polling
+            whole = b"".join(bytes([done]) * size for done in range(6)) + b"small" * 20
+            assert protocol.received == whole
+            transport.abort()
+            await protocol.lost
 
 
 async def test_half_close_keeps_the_write_side():
