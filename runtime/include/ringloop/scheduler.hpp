@@ -24,12 +24,16 @@
 
 namespace ringloop {
 
+namespace detail {
+class resident;
+}
+
 class scheduler {
   public:
     explicit scheduler(const driver_config& config = {});
     explicit scheduler(std::unique_ptr<driver> body);
-    // Retires what is still in flight, drops what is still queued. Coroutine frames must have ended
-    // before.
+    // Has sockets, files and generators that are still there give up what they hold, retires what
+    // is in flight, drops what is queued. Coroutines that wait must have ended before.
     ~scheduler();
     scheduler(const scheduler&) = delete;
     scheduler& operator=(const scheduler&) = delete;
@@ -132,11 +136,13 @@ class scheduler {
     void abandon_after_fork() noexcept;
 
   private:
+    friend class detail::resident;
     struct ready_queue;
     static constexpr std::int64_t no_step = INT64_MIN;
     void post_to(inbox& queue, posted& node) noexcept;
     void resume_watched(std::coroutine_handle<> handle);
     void end_step(void* owner) noexcept;
+    void send_away() noexcept;
 
     std::unique_ptr<driver> driver_;
     timer_wheel timers_;
@@ -150,6 +156,7 @@ class scheduler {
     std::size_t held_ = 0;
     std::uint64_t posts_run_ = 0;
     unsigned leases_ = 0;
+    detail::resident* residents_ = nullptr;  // detail/resident.hpp
     step_watch* watch_ = nullptr;
     void* step_owner_ = nullptr;
     std::int64_t step_begin_ns_ = no_step;  // of the step under way, while it is to be told

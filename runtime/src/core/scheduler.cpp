@@ -6,11 +6,13 @@
 #include "ringloop/scheduler.hpp"
 
 #include <algorithm>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "detail/current.hpp"
+#include "ringloop/detail/resident.hpp"
 #include "ringloop/detail/transfer.hpp"
 
 namespace ringloop {
@@ -47,9 +49,41 @@ scheduler::scheduler(std::unique_ptr<driver> body)
     : driver_(std::move(body)), ready_(std::make_unique<ready_queue>()) {}
 
 scheduler::~scheduler() {
+    send_away();
     driver_->retire_all();
     // A poster may have been overtaken by its own node: it is still on its way out of post().
     while (posting_.load(std::memory_order_acquire) != 0) std::this_thread::yield();
+}
+
+// ---- residents
+
+namespace {
+constinit std::mutex resident_lists;  // of all schedulers: one may end while a resident does
+}
+
+void detail::resident::join(scheduler& home, farewell leave) noexcept {
+    const std::lock_guard lock(resident_lists);
+    leave_ = leave;
+    next_ = home.residents_;
+    link_ = &home.residents_;
+    home.residents_ = this;
+    if (next_ != nullptr) next_->link_ = &next_;
+}
+
+void detail::resident::part() noexcept {
+    const std::lock_guard lock(resident_lists);
+    if (link_ == nullptr) return;
+    *link_ = next_;
+    if (next_ != nullptr) next_->link_ = link_;
+    link_ = nullptr;
+}
+
+void scheduler::send_away() noexcept {
+    while (residents_ != nullptr) {
+        detail::resident& each = *residents_;
+        each.part();
+        each.leave_(each);
+    }
 }
 
 void scheduler::abandon_after_fork() noexcept {

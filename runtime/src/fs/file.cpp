@@ -48,16 +48,14 @@ detail::status_await status(std::filesystem::path path) {
 
 task<void> file::close() {
     static_cast<void>(checked_fd());
-    co_await close_await(std::exchange(fd_, -1));
-}
-
-void file::close_now() noexcept {
-    if (fd_ >= 0) home_->io().close(std::exchange(fd_, -1));
+    co_await close_await(fd_.release());
 }
 
 int file::checked_fd() const {
-    if (fd_ < 0) throw std::logic_error("ringloop: the file is closed, or was moved from");
-    return fd_;
+    if (fd_.get() < 0)
+        throw std::logic_error(
+            "ringloop: the file is closed, was moved from, or its scheduler has ended");
+    return fd_.get();
 }
 
 std::int64_t file::checked_offset(std::int64_t at) {

@@ -13,8 +13,9 @@ byte_stream::byte_stream(scheduler& home, int socket)
     : state_(std::make_unique<detail::stream_state>(home, socket)) {}
 
 detail::stream_state& byte_stream::state() const {
-    if (state_ == nullptr)
-        throw std::logic_error("ringloop: the stream is closed, or was moved from");
+    if (state_ == nullptr || state_->socket() < 0)
+        throw std::logic_error(
+            "ringloop: the stream is closed, was moved from, or its scheduler has ended");
     return *state_;
 }
 

@@ -40,8 +40,10 @@ int family_of(const Address& at) {
 
 template <class Address>
 driver& datagram_socket<Address>::io() const {
-    if (socket_ < 0) throw std::logic_error("ringloop: the socket is closed, or was moved from");
-    return home_->io();
+    if (socket_.get() < 0)
+        throw std::logic_error(
+            "ringloop: the socket is closed, was moved from, or its scheduler has ended");
+    return socket_.home().io();
 }
 
 template <class Address>
@@ -50,7 +52,7 @@ datagram_socket<Address> datagram_socket<Address>::bind(const Address& at) {
     datagram_socket made(
         home, checked(home.io().make_socket(family_of(at), SOCK_DGRAM, 0), "make a socket"));
     const std::string where = "bind to " + at.to_string();
-    checked(home.io().bind(made.socket_, at.address(), at.size()), where.c_str());
+    checked(home.io().bind(made.socket_.get(), at.address(), at.size()), where.c_str());
     return made;
 }
 
@@ -59,7 +61,7 @@ task<datagram_socket<Address>> datagram_socket<Address>::connect(Address peer) {
     scheduler& home = ringloop::detail::running_scheduler();
     datagram_socket made(
         home, checked(home.io().make_socket(family_of(peer), SOCK_DGRAM, 0), "make a socket"));
-    co_await detail::connect_await<Address>(made.socket_, peer);
+    co_await detail::connect_await<Address>(made.socket_.get(), peer);
     co_return made;
 }
 
@@ -72,13 +74,13 @@ task<std::size_t> datagram_socket<Address>::receive_many(std::span<incoming> int
     std::array<sockaddr_storage, batch_max> senders;
     driver& door = io();
     const std::size_t count =
-        co_await detail::try_until(socket_, POLLIN, "receive a datagram", [&] {
+        co_await detail::try_until(socket_.get(), POLLIN, "receive a datagram", [&] {
             for (std::size_t i = 0; i < most; ++i) {
                 aim(messages[i], pieces[i], into[i].buffer.data(), into[i].buffer.size());
                 messages[i].msg_hdr.msg_name = &senders[i];
                 messages[i].msg_hdr.msg_namelen = sizeof senders[i];
             }
-            return door.try_recvmmsg(socket_, std::span(messages).first(most));
+            return door.try_recvmmsg(socket_.get(), std::span(messages).first(most));
         });
     for (std::size_t i = 0; i < count; ++i) {
         const msghdr& head = messages[i].msg_hdr;
@@ -107,8 +109,8 @@ task<void> datagram_socket<Address>::send_one(std::span<const std::byte> bytes, 
     aim(message, piece, bytes.data(), bytes.size());
     if (to != nullptr) address_to(message, *to);
     driver& door = io();
-    co_await detail::try_until(socket_, POLLOUT, "send a datagram", [&] {
-        return door.try_sendmmsg(socket_, {&message, 1});
+    co_await detail::try_until(socket_.get(), POLLOUT, "send a datagram", [&] {
+        return door.try_sendmmsg(socket_.get(), {&message, 1});
     });
 }
 
@@ -134,25 +136,22 @@ task<void> datagram_socket<Address>::send_many(std::span<const outgoing> message
             address_to(heads[i], messages[i].to);
         }
         const std::size_t sent = co_await detail::try_until(
-            socket_, POLLOUT, "send datagrams",
-            [&] { return door.try_sendmmsg(socket_, std::span(heads).first(most)); });
+            socket_.get(), POLLOUT, "send datagrams",
+            [&] { return door.try_sendmmsg(socket_.get(), std::span(heads).first(most)); });
         messages = messages.subspan(sent);
     }
 }
 
 template <class Address>
 void datagram_socket<Address>::set_option(int level, int name, int value) {
-    checked(io().set_option(socket_, level, name, &value, sizeof value), "set a socket option");
-}
-
-template <class Address>
-void datagram_socket<Address>::close() noexcept {
-    if (socket_ >= 0) home_->io().close(std::exchange(socket_, -1));
+    checked(io().set_option(socket_.get(), level, name, &value, sizeof value),
+            "set a socket option");
 }
 
 template <class Address>
 Address datagram_socket<Address>::local() const {
-    return detail::address_of<Address>(io(), socket_, &driver::local_address, "local address");
+    return detail::address_of<Address>(io(), socket_.get(), &driver::local_address,
+                                       "local address");
 }
 
 template class datagram_socket<endpoint>;

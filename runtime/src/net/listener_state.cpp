@@ -13,7 +13,8 @@ namespace ringloop::net::detail {
 using ringloop::detail::owned_operation;
 
 listener_state::listener_state(scheduler& home, int socket) noexcept
-    : home_(home),
+    : resident(home, [](resident& self) noexcept { static_cast<listener_state&>(self).leave(); }),
+      home_(home),
       socket_(socket),
       accept_(
           [](operation& op, const completion& got) noexcept {
@@ -23,12 +24,18 @@ listener_state::listener_state(scheduler& home, int socket) noexcept
       retry_([](timer& t) noexcept { static_cast<retry_timer&>(t).owner.arm(); }, *this) {}
 
 listener_state::~listener_state() {
+    leave();
+}
+
+void listener_state::leave() noexcept {
+    if (socket_ < 0) return;
+    part();
     assert(acceptor_ == nullptr && "a listener was closed under its accept()");
     taken_back_ = true;
     if (accept_.in_flight()) io().retire(accept_);
     home_.timers().cancel(retry_);  // last: the accept's end may have set it
     for (; head_ != sockets_.size(); ++head_) io().close(sockets_[head_]);
-    io().close(socket_);
+    io().close(std::exchange(socket_, -1));
 }
 
 void listener_state::arm() noexcept {

@@ -13,7 +13,8 @@
 namespace ringloop::net::detail {
 
 stream_state::stream_state(scheduler& home, int socket) noexcept
-    : home_(home),
+    : resident(home, [](resident& self) noexcept { static_cast<stream_state&>(self).leave(); }),
+      home_(home),
       socket_(socket),
       receive_(
           [](operation& op, const completion& got) noexcept {
@@ -22,10 +23,16 @@ stream_state::stream_state(scheduler& home, int socket) noexcept
           this) {}
 
 stream_state::~stream_state() {
+    leave();
+}
+
+void stream_state::leave() noexcept {
     assert(reader_ == nullptr && !writing_ && "a stream was closed under its reader or writer");
+    part();
     taken_back_ = true;
     if (receive_.in_flight()) io().retire(receive_);
-    if (socket_ >= 0) io().close(socket_);
+    while (!chunks_.empty()) chunks_.pop().release();
+    if (socket_ >= 0) io().close(std::exchange(socket_, -1));
 }
 
 int stream_state::release() {

@@ -16,8 +16,9 @@ tcp_listener::tcp_listener(scheduler& home, int socket)
     : state_(std::make_unique<detail::listener_state>(home, socket)) {}
 
 detail::listener_state& tcp_listener::state() const {
-    if (state_ == nullptr)
-        throw std::logic_error("ringloop: the listener is closed, or was moved from");
+    if (state_ == nullptr || state_->socket() < 0)
+        throw std::logic_error(
+            "ringloop: the listener is closed, was moved from, or its scheduler has ended");
     return *state_;
 }
 

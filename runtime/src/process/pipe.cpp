@@ -30,8 +30,10 @@ class read_await : public detail::operation_await {
 }  // namespace
 
 int pipe_end::checked_fd() const {
-    if (fd_ < 0) throw std::logic_error("ringloop: the pipe's end is closed, or was moved from");
-    return fd_;
+    if (fd_.get() < 0)
+        throw std::logic_error(
+            "ringloop: the pipe's end is closed, was moved from, or its scheduler has ended");
+    return fd_.get();
 }
 
 task<std::size_t> pipe_reader::read_some(std::span<std::byte> into) {

@@ -15,6 +15,7 @@
 
 #include "driver/child.hpp"
 #include "ringloop/detail/operation_await.hpp"
+#include "ringloop/detail/resident.hpp"
 #include "ringloop/error.hpp"
 #include "ringloop/net/ready.hpp"
 #include "ringloop/sleep.hpp"
@@ -168,18 +169,22 @@ int stream_for(scheduler& home, int number, const stdio& wish, Ours& ours, borro
 
 }  // namespace
 
-struct process::state {
-    explicit state(scheduler& its_home) noexcept : home(its_home) {}
+struct process::state : private detail::resident {
+    explicit state(scheduler& its_home) noexcept
+        : resident(its_home, [](resident& self) noexcept { static_cast<state&>(self).leave(); }),
+          home(its_home) {}
     state(const state&) = delete;
     state& operator=(const state&) = delete;
-    ~state() {
+    ~state() { leave(); }
+    void leave() noexcept {
+        part();
         if (pidfd < 0) return;
         if (!end) {
             const bool dies = detail::signal_child(pidfd, SIGKILL) == 0;
             detail::child_end ignored;
             static_cast<void>(detail::reap_child(pidfd, dies, ignored));
         }
-        home.io().close(pidfd);
+        home.io().close(std::exchange(pidfd, -1));
     }
 
     scheduler& home;
@@ -235,6 +240,7 @@ process process::spawn(const command& what) {
 
 process::state& process::checked() const {
     if (state_ == nullptr) throw std::logic_error("ringloop: an empty process, or a moved one");
+    if (state_->pidfd < 0) throw std::logic_error("ringloop: the process's scheduler has ended");
     return *state_;
 }
 

@@ -17,18 +17,30 @@
 #include <stdexcept>
 #include <utility>
 
+#include "ringloop/detail/resident.hpp"
 #include "ringloop/generator.hpp"
 #include "ringloop/py/task_source.hpp"
 
 namespace ringloop::py::detail {
 
 template <class T>
-struct generator_state {
+struct generator_state : private ringloop::detail::resident {
     generator<T> values;
     // What a step got whose await was cancelled: not yet converted, or already.
     std::optional<T> kept;
     ref converted;
     bool busy = false;
+
+    // Its locals may be sockets of the loop's: what stands at a co_yield when the loop is closed
+    // ends with it.
+    void live_on(scheduler& home) noexcept {
+        part();
+        join(home, [](resident& self) noexcept { static_cast<generator_state&>(self).close(); });
+    }
+    void close() noexcept {
+        part();
+        values = generator<T>();
+    }
 
     static task<void> step(std::shared_ptr<generator_state> state) {
         if (!state->kept && !state->converted) state->kept = co_await state->values.next();
@@ -54,6 +66,7 @@ class step_source final : public task_base {
                 throw std::runtime_error("anext(): the asynchronous iterator is already running");
             coroutine = run(*this).handle;
             running_ = state_->busy = true;
+            state_->live_on(host.native());
         } catch (...) {
             failure_ = std::current_exception();
             runtime().finish(owner);
@@ -118,7 +131,7 @@ class generator_source final : public bridge::iterator_source {
                             "aclose(): the asynchronous iterator is already running");
             return nullptr;
         }
-        state_->values = generator<T>();
+        state_->close();
         state_->kept.reset();
         state_->converted = ref();
         return runtime().finished(nullptr);

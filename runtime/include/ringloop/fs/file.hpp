@@ -14,9 +14,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
-#include <utility>
 
 #include "ringloop/detail/operation_await.hpp"
+#include "ringloop/detail/resident.hpp"
 #include "ringloop/task.hpp"
 
 namespace ringloop::fs {
@@ -66,14 +66,7 @@ class file {
   public:
     file() noexcept = default;
     // Takes over an open descriptor.
-    file(scheduler& home, int fd) noexcept : home_(&home), fd_(fd) {}
-    file(file&& other) noexcept : home_(other.home_), fd_(std::exchange(other.fd_, -1)) {}
-    file& operator=(file&& other) noexcept {
-        std::swap(home_, other.home_);
-        std::swap(fd_, other.fd_);
-        return *this;
-    }
-    ~file() { close_now(); }
+    file(scheduler& home, int fd) noexcept : fd_(home, fd) {}
 
     // Bytes read, possibly fewer than asked; 0 at the end of the file.
     [[nodiscard]] detail::read_await read_at(std::span<std::byte> into, std::int64_t offset) const {
@@ -93,16 +86,15 @@ class file {
     // case; not interrupted by a stop.
     [[nodiscard]] task<void> close();
     // The same without waiting or reporting.
-    void close_now() noexcept;
+    void close_now() noexcept { fd_.close(); }
 
-    [[nodiscard]] explicit operator bool() const noexcept { return fd_ >= 0; }
-    [[nodiscard]] int native_handle() const noexcept { return fd_; }
+    [[nodiscard]] explicit operator bool() const noexcept { return fd_.get() >= 0; }
+    [[nodiscard]] int native_handle() const noexcept { return fd_.get(); }
 
   private:
     [[nodiscard]] int checked_fd() const;                               // throws std::logic_error
     [[nodiscard]] static std::int64_t checked_offset(std::int64_t at);  // std::invalid_argument
-    scheduler* home_ = nullptr;
-    int fd_ = -1;
+    ringloop::detail::resident_descriptor fd_;
 };
 
 // `flags` as for open(2): O_RDONLY, O_CREAT …; O_CLOEXEC is added.

@@ -80,7 +80,7 @@ class byte_stream {
     // std::logic_error while a read or a write is under way, and if receive() has read ahead.
     [[nodiscard]] int release();
 
-    [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
+    [[nodiscard]] explicit operator bool() const noexcept { return native_handle() >= 0; }
     [[nodiscard]] int native_handle() const noexcept { return state_ ? state_->socket() : -1; }
 
   protected:

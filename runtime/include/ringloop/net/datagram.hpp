@@ -19,8 +19,8 @@
 
 #include <cstddef>
 #include <span>
-#include <utility>
 
+#include "ringloop/detail/resident.hpp"
 #include "ringloop/net/endpoint.hpp"
 #include "ringloop/net/unix_endpoint.hpp"
 #include "ringloop/scheduler.hpp"
@@ -53,15 +53,7 @@ class datagram_socket {
     // Sends to `peer` and receives from it alone.
     [[nodiscard]] static task<datagram_socket> connect(Address peer);
     // Takes over a non-blocking socket.
-    datagram_socket(scheduler& home, int socket) noexcept : home_(&home), socket_(socket) {}
-    datagram_socket(datagram_socket&& other) noexcept
-        : home_(other.home_), socket_(std::exchange(other.socket_, -1)) {}
-    datagram_socket& operator=(datagram_socket&& other) noexcept {
-        std::swap(home_, other.home_);
-        std::swap(socket_, other.socket_);
-        return *this;
-    }
-    ~datagram_socket() { close(); }
+    datagram_socket(scheduler& home, int socket) noexcept : socket_(home, socket) {}
 
     [[nodiscard]] task<received> receive_from(std::span<std::byte> into);
     // At least one message, at most `batch_max`; returns how many. Zero for an empty span.
@@ -73,16 +65,15 @@ class datagram_socket {
     [[nodiscard]] task<void> send_many(std::span<const outgoing> messages);
 
     void set_option(int level, int name, int value);  // setsockopt(2)
-    void close() noexcept;
-    [[nodiscard]] explicit operator bool() const noexcept { return socket_ >= 0; }
-    [[nodiscard]] int native_handle() const noexcept { return socket_; }
+    void close() noexcept { socket_.close(); }
+    [[nodiscard]] explicit operator bool() const noexcept { return socket_.get() >= 0; }
+    [[nodiscard]] int native_handle() const noexcept { return socket_.get(); }
     [[nodiscard]] Address local() const;
 
   private:
     [[nodiscard]] driver& io() const;
     [[nodiscard]] task<void> send_one(std::span<const std::byte> bytes, const Address* to);
-    scheduler* home_ = nullptr;
-    int socket_ = -1;
+    ringloop::detail::resident_descriptor socket_;
 };
 
 extern template class datagram_socket<endpoint>;

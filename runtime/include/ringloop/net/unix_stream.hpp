@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "ringloop/detail/resident.hpp"
 #include "ringloop/net/byte_stream.hpp"
 #include "ringloop/net/unix_endpoint.hpp"
 #include "ringloop/task.hpp"
@@ -15,24 +16,13 @@ namespace ringloop::net {
 // A descriptor that came from elsewhere, closed by its destructor. Move-only.
 class received_descriptor {
   public:
-    received_descriptor(scheduler& home, int fd) noexcept : home_(&home), fd_(fd) {}
-    received_descriptor(received_descriptor&& other) noexcept
-        : home_(other.home_), fd_(other.release()) {}
-    received_descriptor& operator=(received_descriptor&& other) noexcept {
-        std::swap(home_, other.home_);
-        std::swap(fd_, other.fd_);
-        return *this;
-    }
-    ~received_descriptor() {
-        if (fd_ >= 0) home_->io().close(fd_);
-    }
-    [[nodiscard]] int native_handle() const noexcept { return fd_; }
+    received_descriptor(scheduler& home, int fd) noexcept : fd_(home, fd) {}
+    [[nodiscard]] int native_handle() const noexcept { return fd_.get(); }
     // The caller closes it from here on.
-    [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
+    [[nodiscard]] int release() noexcept { return fd_.release(); }
 
   private:
-    scheduler* home_;
-    int fd_;
+    ringloop::detail::resident_descriptor fd_;
 };
 
 class unix_stream : public byte_stream {

@@ -11,8 +11,8 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 
+#include "ringloop/detail/resident.hpp"
 #include "ringloop/scheduler.hpp"
 #include "ringloop/task.hpp"
 
@@ -21,30 +21,23 @@ namespace ringloop {
 class pipe_end {
   public:
     // Closes it; the other end notices at once.
-    void close() noexcept {
-        if (fd_ >= 0) home_->io().close(std::exchange(fd_, -1));
-    }
-    [[nodiscard]] explicit operator bool() const noexcept { return fd_ >= 0; }
-    [[nodiscard]] int native_handle() const noexcept { return fd_; }
+    void close() noexcept { fd_.close(); }
+    [[nodiscard]] explicit operator bool() const noexcept { return fd_.get() >= 0; }
+    [[nodiscard]] int native_handle() const noexcept { return fd_.get(); }
     // The caller closes it from here on.
-    [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
+    [[nodiscard]] int release() noexcept { return fd_.release(); }
 
   protected:
     pipe_end() noexcept = default;
-    pipe_end(scheduler& home, int fd) noexcept : home_(&home), fd_(fd) {}
-    pipe_end(pipe_end&& other) noexcept : home_(other.home_), fd_(other.release()) {}
-    pipe_end& operator=(pipe_end&& other) noexcept {
-        std::swap(home_, other.home_);
-        std::swap(fd_, other.fd_);
-        return *this;
-    }
-    ~pipe_end() { close(); }
+    pipe_end(scheduler& home, int fd) noexcept : fd_(home, fd) {}
+    pipe_end(pipe_end&&) noexcept = default;
+    pipe_end& operator=(pipe_end&&) noexcept = default;
+    ~pipe_end() = default;
     [[nodiscard]] int checked_fd() const;  // throws std::logic_error
-    [[nodiscard]] scheduler& home() const noexcept { return *home_; }
+    [[nodiscard]] scheduler& home() const noexcept { return fd_.home(); }
 
   private:
-    scheduler* home_ = nullptr;
-    int fd_ = -1;
+    detail::resident_descriptor fd_;
 };
 
 class pipe_reader : public pipe_end {

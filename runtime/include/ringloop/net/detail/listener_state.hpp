@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ringloop/detail/operation_await.hpp"
+#include "ringloop/detail/resident.hpp"
 #include "ringloop/detail/state_wait.hpp"
 #include "ringloop/scheduler.hpp"
 #include "ringloop/task.hpp"
@@ -18,7 +19,7 @@
 
 namespace ringloop::net::detail {
 
-class listener_state {
+class listener_state : private ringloop::detail::resident {
   public:
     static constexpr std::size_t waiting_max = 128;
     static constexpr std::int64_t retry_ns = 50'000'000;
@@ -41,6 +42,7 @@ class listener_state {
     };
 
     void arm() noexcept;
+    void leave() noexcept;  // takes back and closes all; also when the scheduler ends
     void arrived(const completion& got) noexcept;
     void refused(int error_number) noexcept;
     [[nodiscard]] bool ready() const noexcept { return head_ != sockets_.size() || error_ != 0; }

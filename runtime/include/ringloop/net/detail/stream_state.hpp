@@ -21,6 +21,7 @@
 
 #include "ringloop/buffer.hpp"
 #include "ringloop/detail/operation_await.hpp"
+#include "ringloop/detail/resident.hpp"
 #include "ringloop/detail/state_wait.hpp"
 #include "ringloop/scheduler.hpp"
 #include "ringloop/task.hpp"
@@ -52,7 +53,7 @@ class chunk_queue {
     std::size_t head_ = 0;
 };
 
-class stream_state : public ringloop::detail::pooled_frame {
+class stream_state : public ringloop::detail::pooled_frame, private ringloop::detail::resident {
   public:
     static constexpr std::size_t chunks_max = 4;
 
@@ -78,6 +79,8 @@ class stream_state : public ringloop::detail::pooled_frame {
     friend class write_await;
 
     void arm() noexcept;
+    // Takes back what is in flight and closes; also when the scheduler ends.
+    void leave() noexcept;
     void arrived(const completion& got) noexcept;
     [[nodiscard]] bool readable() const noexcept { return !chunks_.empty() || ended_; }
     [[nodiscard]] bool pool_is_low(unsigned on_loan) const noexcept {
