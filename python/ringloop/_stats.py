@@ -16,12 +16,14 @@ from . import _native, memory
 class ExportStats:
     """One native function that an extension module exports, and its calls so far.
 
-    policy is the GIL's: hold, release, auto. Coroutines are counted by the part that runs inside
-    Python's own await, up to their first wait; plain functions of py::fast only where they release
-    the GIL. Times are in seconds: held with the GIL (0 for the policy hold, which looks at no
-    clock), released without it, waited until it was there again.
+    name has the class of what is in one: "Client.get". policy is the GIL's: hold, release, auto.
+    Coroutines are counted by the part that runs inside Python's own await, up to their first wait;
+    plain functions of py::fast only where they release the GIL. Times are in seconds: held with
+    the GIL (0 for the policy hold, which looks at no clock), released without it, waited until it
+    was there again.
     """
 
+    module: str
     name: str
     policy: str
     calls: int
@@ -111,6 +113,7 @@ def stats() -> Stats:
 
 def _export(facts: dict[str, Any]) -> ExportStats:
     return ExportStats(
+        module=facts["module"],
         name=facts["name"],
         policy=facts["policy"],
         calls=facts["calls"],

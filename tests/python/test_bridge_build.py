@@ -45,6 +45,12 @@ REFUSED = {
     "int f()": "functions that return ringloop::task<T>,",
 }
 
+MISUSED = {
+    'rl::py::def<&fine>(m, "f", binder::call_guard<binder::gil_scoped_release>())': "a call_guard",
+    'rl::py::def_static<&fine>(m, "f")': "the scope is no class",
+    'rl::py::def_static<&thing::own>(c, "own")': "a member that needs an object",
+}
+
 
 @pytest.mark.parametrize("binder", BINDERS)
 def test_what_could_dangle_does_not_compile(tmp_path: Path, binder: str) -> None:
@@ -54,12 +60,17 @@ def test_what_could_dangle_does_not_compile(tmp_path: Path, binder: str) -> None
              f"#include <{other}/{other}.h>", "#include <optional>", "#include <span>",
              "#include <string_view>", "#include <vector>", "namespace rl = ringloop;",
              f"namespace binder = {binder};", "rl::task<int> fine();",
+             "struct thing { rl::task<int> own(); };",
              f"void wrong({other}::module_& m) {{ rl::py::def<&fine>(m, \"fine\"); }}"]
     expected = {len(lines): "this module or class is not of the binding tool"}
     for number, (signature, reason) in enumerate(REFUSED.items()):
         lines += [f"namespace n{number} {{ {signature}; }}",
                   f"void d{number}(binder::module_& m) "
                   f"{{ rl::py::def<&n{number}::f>(m, \"f\"); }}"]
+        expected[len(lines)] = reason
+    for call, reason in MISUSED.items():
+        lines.append(f"void m{len(lines)}(binder::module_& m, binder::class_<thing>& c) "
+                     f"{{ {call}; }}")
         expected[len(lines)] = reason
     source = tmp_path / "refused.cpp"
     source.write_text("\n".join(lines) + "\n")

@@ -5,6 +5,8 @@
 #include <Python.h>
 #include <frameobject.h>
 
+#include <cstring>
+
 #include "ringloop/bridge/python/awaitable.hpp"
 #include "table.hpp"
 
@@ -25,6 +27,11 @@ const char* name_of(awaitable& self) noexcept {
 }  // namespace
 
 PyObject* awaitable_name(PyObject* object, void*) noexcept {
+    const char* const name = name_of(self_of(object));
+    const char* const dot = std::strrchr(name, '.');  // of a class's: "Client.get"
+    return PyUnicode_FromString(dot != nullptr ? dot + 1 : name);
+}
+PyObject* awaitable_qualified_name(PyObject* object, void*) noexcept {
     return PyUnicode_FromString(name_of(self_of(object)));
 }
 

@@ -424,13 +424,14 @@ PyMethodDef methods[] = {
      "Calls fn(self) by the loop when it is done; starts it."},
     {"remove_done_callback", remove_done_callback, METH_O, "Returns how many were removed."},
     {"get_loop", get_loop, METH_NOARGS, "The loop it runs on."},
+    {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, "For annotations: Awaitable[int]."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef attributes[] = {
     {"_asyncio_future_blocking", get_blocking, set_blocking, nullptr, nullptr},
     {"__name__", awaitable_name, nullptr, "The native work's name.", nullptr},
-    {"__qualname__", awaitable_name, nullptr, "The native work's name.", nullptr},
+    {"__qualname__", awaitable_qualified_name, nullptr, "The native work's name.", nullptr},
     {"cr_await", get_none, nullptr, "None: what it waits for is native.", nullptr},
     {"cr_frame", awaitable_frame, nullptr, "A frame of that name; None once done.", nullptr},
     {"cr_code", awaitable_code, nullptr, "Code of that name, which does nothing.", nullptr},

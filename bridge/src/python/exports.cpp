@@ -27,9 +27,9 @@ PyObject* export_statistics(PyObject*, PyObject*) {
     ref list = ref::steal(PyList_New(0));
     for (const auto* each = first; list && each != nullptr; each = each->next) {
         const ref entry = ref::steal(Py_BuildValue(
-            "{s:s,s:s,s:K,s:K,s:K,s:K}", "name", each->name, "policy", policy_of(*each), "calls",
-            value_of(each->calls), "held_ns", value_of(each->held_ns), "released_ns",
-            value_of(each->released_ns), "waited_ns", value_of(each->waited_ns)));
+            "{s:s,s:s,s:s,s:K,s:K,s:K,s:K}", "module", each->module, "name", each->name, "policy",
+            policy_of(*each), "calls", value_of(each->calls), "held_ns", value_of(each->held_ns),
+            "released_ns", value_of(each->released_ns), "waited_ns", value_of(each->waited_ns)));
         if (!entry || PyList_Append(list.get(), entry.get()) < 0) return nullptr;
     }
     return list.release();
@@ -37,8 +37,8 @@ PyObject* export_statistics(PyObject*, PyObject*) {
 
 PyMethodDef methods[] = {
     {"export_statistics", export_statistics, METH_NOARGS,
-     "One dict for each exported native function: name, policy, calls, held_ns, released_ns, "
-     "waited_ns."},
+     "One dict for each exported native function: module, name, policy, calls, held_ns, "
+     "released_ns, waited_ns."},
     {nullptr, nullptr, 0, nullptr},
 };
 

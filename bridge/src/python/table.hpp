@@ -25,6 +25,7 @@ int add_memory_functions(PyObject* module) noexcept;                     // memo
 
 // Getters of the awaitable: awaitable_inspect.cpp.
 PyObject* awaitable_name(PyObject* object, void*) noexcept;
+PyObject* awaitable_qualified_name(PyObject* object, void*) noexcept;
 PyObject* awaitable_code(PyObject* object, void*) noexcept;
 PyObject* awaitable_frame(PyObject* object, void*) noexcept;  // None once it is done
 PyObject* awaitable_suspended(PyObject* object, void*) noexcept;

@@ -15,6 +15,8 @@ PYBIND11_MODULE(bridge_calls, m) {
     s.def_readonly("is_open", &calls::session::is_open);
     calls::add_members(s);
     binder::implicitly_convertible<std::string, calls::session>();  // but never for `self`
+    calls::add_classes(binder::class_<calls::derived>(m, "Derived"),
+                       binder::class_<calls::keeper>(m, "Keeper"));
     binder::class_<calls::point> p(m, "Point");
     p.def_readonly("x", &calls::point::x).def_readonly("y", &calls::point::y);
     calls::add_points(m, p);

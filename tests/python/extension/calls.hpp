@@ -244,6 +244,51 @@ struct session {
 };
 inline int session::living = 0;
 
+// Of the binding tool's classes, only the derived one is known to it.
+struct named {
+    rl::task<std::string> what_name() const { co_return own_name; }
+    rl::generator<char> spelled() {
+        for (const char letter : own_name) co_yield letter;
+    }
+    rl::task<void> enter() { co_return; }
+    rl::task<void> leave() noexcept {
+        own_name.clear();
+        co_return;
+    }
+    std::string own_name = "base";
+};
+struct derived : named {
+    static rl::task<derived> made(std::string its_name) {
+        co_await rl::sleep_for(milliseconds(1));
+        derived one;
+        one.own_name = std::move(its_name);
+        co_return one;
+    }
+};
+
+// ---- what Python keeps while its loop goes
+
+struct keeper {
+    rl::task<std::vector<int>> open(int port) {
+        const rl::net::endpoint at("127.0.0.1", static_cast<std::uint16_t>(port));
+        stream = co_await rl::net::tcp_stream::connect(at);
+        co_await stream.write_all("x");
+        const auto chunk = co_await stream.receive();  // and goes on receiving
+        ends.push_back(rl::make_pipe());
+        co_return std::vector<int>{stream.native_handle(), ends[0].reader.native_handle(),
+                                   ends[0].writer.native_handle()};
+    }
+    rl::task<void> use() { co_await stream.write_all("y"); }
+    rl::net::tcp_stream stream;
+    std::vector<rl::pipe_ends> ends;
+};
+inline rl::generator<int> holding(int port) {
+    const rl::net::endpoint at("127.0.0.1", static_cast<std::uint16_t>(port));
+    auto stream = co_await rl::net::tcp_stream::connect(at);
+    co_await stream.write_all("x");
+    while (auto chunk = co_await stream.receive()) co_yield stream.native_handle();
+}
+
 struct point {
     int x;
     int y;
@@ -293,6 +338,7 @@ inline void add_calls(binder::module_& m) {
     rl::py::def<&burning>(m, "burning");
     rl::py::def<&perhaps>(m, "perhaps");
     m.def("cleaned_up", [] { return std::exchange(cleaned_up, 0); });
+    rl::py::def<&holding>(m, "holding");
     m.def("sessions", [] { return session::living; });
 }
 
@@ -301,6 +347,18 @@ inline void add_members(binder::class_<session>& s) {
     rl::py::def<&session::greet>(s, "greet", binder::arg("whom"));
     rl::py::def<&session::letters>(s, "letters");
     rl::py::def_context<&session::open, &session::close>(s);
+}
+
+inline void add_classes(binder::class_<derived> d, binder::class_<keeper> k) {
+    d.def(binder::init<>());
+    rl::py::def<&derived::what_name>(d, "what_name");
+    rl::py::def<&derived::spelled>(d, "spelled");
+    rl::py::def_context<&derived::enter, &derived::leave>(d);
+    rl::py::def_static<&derived::made>(d, "made", binder::arg("its_name") = "new", "Makes one.");
+    rl::py::def_static<&add>(d, "add");
+    k.def(binder::init<>());
+    rl::py::def<&keeper::open>(k, "open");
+    rl::py::def<&keeper::use>(k, "use");
 }
 
 inline void add_points(binder::module_& m, binder::class_<point>& p) {

@@ -17,6 +17,8 @@ NB_MODULE(bridge_calls_nanobind, m) {
     s.def_ro("is_open", &calls::session::is_open);
     calls::add_members(s);
     binder::implicitly_convertible<std::string, calls::session>();  // but never for `self`
+    calls::add_classes(binder::class_<calls::derived>(m, "Derived"),
+                       binder::class_<calls::keeper>(m, "Keeper"));
     binder::class_<calls::point> p(m, "Point");
     p.def_ro("x", &calls::point::x).def_ro("y", &calls::point::y);
     calls::add_points(m, p);

@@ -8,6 +8,7 @@
 //     py::class_<client> c(m, "Client");
 //     rl::py::def<&client::get>(c, "get", py::arg("path"));       // a member: keeps self alive
 //     rl::py::def<&client::lines>(c, "lines");                    // a generator<T>: async for
+//     rl::py::def_static<&client::connect>(c, "connect");         // await Client.connect(…)
 //     rl::py::def_context<&client::open, &client::close>(c);      // async with
 //
 // The call itself only converts the arguments: nothing runs before the await. Parameters that
@@ -25,6 +26,7 @@
 #include <memory>
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -46,6 +48,12 @@ namespace detail {
 // Of modules and classes: true for the tool's own.
 template <class Scope>
 struct is_scope;
+// The C++ class that a class of the tool's stands for; void for a module.
+template <class Scope>
+struct class_of;
+// Of what is given beside a function: its guard around each call.
+template <class Extra>
+struct is_call_guard : std::false_type {};
 
 // ---- what a call gives back; its type shows in the docstring's signature
 
@@ -135,7 +143,7 @@ struct signature<Made (*)(Parameters...)> {
     static consteval void check() {
         if constexpr (!is_outcome<Made>) refuse_what_dangles<Parameters...>();
     }
-    template <auto Function>
+    template <auto Function, class /*Class*/>
     static auto wrapper(const export_info* about) {
         return [about](std::decay_t<Parameters>... given) {
             return exported<Made>::call(
@@ -154,10 +162,11 @@ struct signature<Made (Class::*)(Parameters...)> {
     static consteval void check() {
         if constexpr (!is_outcome<Made>) refuse_what_dangles<Parameters...>();
     }
-    template <auto Member>
+    // Owner: the class that Python knows, Class or derived from it.
+    template <auto Member, class Owner>
     static auto wrapper(const export_info* about) {
-        return [about](bound<Class> self, std::decay_t<Parameters>... given) {
-            Class* const object = self.self;
+        return [about](bound<Owner> self, std::decay_t<Parameters>... given) {
+            Owner* const object = self.self;
             return exported<Made>::call(
                 *about, std::move(self.object),
                 [object](std::decay_t<Parameters>&&... values) {
@@ -191,6 +200,19 @@ consteval void refuse_kind() {
     refuse_result<typename Made::value_type>();
 }
 
+// What a member of Class is called on as one of Scope's.
+template <class Class, class Scope>
+using owner_in = std::conditional_t<std::is_base_of_v<Class, typename class_of<Scope>::type>,
+                                    typename class_of<Scope>::type, Class>;
+
+template <class... Extra>
+consteval void refuse_guards() {
+    static_assert((!is_call_guard<Extra>::value && ...),
+                  "ringloop::py::def: a call_guard would be there while the awaitable is made, "
+                  "which needs the GIL, and gone when the coroutine runs; def<&f, gil::release> "
+                  "runs the coroutine's first part without the GIL");
+}
+
 template <class Scope>
 consteval void refuse_scope() {
     static_assert(is_scope<Scope>::value,
@@ -199,11 +221,21 @@ consteval void refuse_scope() {
                   "before it, otherwise pybind11");
 }
 
-[[nodiscard]] inline const export_info* new_export(const char* name, gil policy) {
+[[nodiscard]] inline std::string text_attribute(PyObject* object, const char* name) {
+    const ref found = ref::steal(PyObject_GetAttrString(object, name));
+    const char* const text = found ? PyUnicode_AsUTF8(found.get()) : nullptr;
+    if (text == nullptr) throw std::runtime_error(error::take().what());
+    return text;
+}
+
+[[nodiscard]] inline const export_info* new_export(PyObject* scope, const char* name, gil policy) {
     // As text: what a tool says of a Python exception here has the reason in its cause only.
     if (import_runtime() < 0) throw std::runtime_error(error::take().what());
     // As long as the process: awaitables may outlive their module.
-    auto* made = new export_info{kept_text(name), policy};
+    const bool in_class = PyType_Check(scope) != 0;
+    const std::string prefix = in_class ? text_attribute(scope, "__qualname__") + "." : "";
+    auto* made = new export_info{kept_text((prefix + name).c_str()), policy};
+    made->module = kept_text(text_attribute(scope, in_class ? "__module__" : "__name__").c_str());
     runtime().add_export(*made);
     return made;
 }
@@ -216,7 +248,32 @@ Scope& def(Scope& scope, const char* name, const Extra&... extra) {
     detail::refuse_scope<Scope>();
     found::check();
     detail::refuse_kind<typename found::made>();
-    scope.def(name, found::template wrapper<Function>(detail::new_export(name, Policy)), extra...);
+    detail::refuse_guards<Extra...>();
+    using owner = detail::owner_in<typename found::class_type, Scope>;
+    scope.def(
+        name,
+        found::template wrapper<Function, owner>(detail::new_export(scope.ptr(), name, Policy)),
+        extra...);
+    return scope;
+}
+
+// A static member of a class, or a function that goes by its name: without an object.
+template <auto Function, gil Policy = gil::hold, class Scope, class... Extra>
+Scope& def_static(Scope& scope, const char* name, const Extra&... extra) {
+    using found = detail::signature<std::decay_t<decltype(Function)>>;
+    detail::refuse_scope<Scope>();
+    static_assert(!std::is_void_v<typename detail::class_of<Scope>::type>,
+                  "ringloop::py::def_static: the scope is no class; functions of a module are "
+                  "def()'s");
+    static_assert(std::is_void_v<typename found::class_type>,
+                  "ringloop::py::def_static: a member that needs an object is def()'s");
+    found::check();
+    detail::refuse_kind<typename found::made>();
+    detail::refuse_guards<Extra...>();
+    scope.def_static(
+        name,
+        found::template wrapper<Function, void>(detail::new_export(scope.ptr(), name, Policy)),
+        extra...);
     return scope;
 }
 
@@ -237,11 +294,13 @@ Scope& def_context(Scope& scope) {
     using entering = detail::signature<std::decay_t<decltype(Enter)>>;
     using leaving = detail::signature<std::decay_t<decltype(Leave)>>;
     using value_type = typename entering::made::value_type;
-    using class_type = typename entering::class_type;
+    using class_type = detail::owner_in<typename entering::class_type, Scope>;
+    using leaver_type = detail::owner_in<typename leaving::class_type, Scope>;
     detail::refuse_scope<Scope>();
     static_assert(std::is_void_v<typename leaving::made::value_type>,
-                  "ringloop::py::def_context: leaving returns task<void>");
-    const detail::export_info* about = detail::new_export("__aenter__", gil::hold);
+                  "ringloop::py::def_context: leaving returns task<void>; an __aexit__ that asks "
+                  "for the exception is def()'s, with three py::ref");
+    const detail::export_info* about = detail::new_export(scope.ptr(), "__aenter__", gil::hold);
     if constexpr (std::is_void_v<value_type>) {
         scope.def("__aenter__", [about](detail::bound<class_type> self) {
             ref object = self.object.share();
@@ -250,11 +309,11 @@ Scope& def_context(Scope& scope) {
                 static_cast<class_type*>(self.self), std::move(object));
         });
     } else {
-        scope.def("__aenter__", entering::template wrapper<Enter>(about));
+        scope.def("__aenter__", entering::template wrapper<Enter, class_type>(about));
     }
-    const detail::export_info* after = detail::new_export("__aexit__", gil::hold);
-    scope.def("__aexit__", [after](detail::bound<class_type> self, ref, ref, ref) {
-        return leaving::template wrapper<Leave>(after)(std::move(self));
+    const detail::export_info* after = detail::new_export(scope.ptr(), "__aexit__", gil::hold);
+    scope.def("__aexit__", [after](detail::bound<leaver_type> self, ref, ref, ref) {
+        return leaving::template wrapper<Leave, leaver_type>(after)(std::move(self));
     });
     return scope;
 }

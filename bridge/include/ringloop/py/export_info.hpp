@@ -45,6 +45,7 @@ struct export_info {
     mutable gil_counter waited_ns{};                 // until it had the GIL again
     mutable std::atomic<std::uint64_t> usual_ns{0};  // of a first step, smoothed
     mutable const export_info* next = nullptr;
+    const char* module = "";  // what Python calls it
 };
 
 // A copy of a name or docstring, as long as the process.

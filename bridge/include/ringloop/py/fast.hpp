@@ -321,6 +321,7 @@ int fast(PyObject* module, const char* name, const char* doc = nullptr) noexcept
         const ref function =
             in ? ref::steal(PyCFunction_NewEx(definition, nullptr, in.get())) : ref();
         if (!function) return -1;
+        about->module = detail::kept_text(PyUnicode_AsUTF8(in.get()));
         if constexpr (made::is_coroutine || Policy != gil::hold) runtime().add_export(*about);
         return PyModule_AddObjectRef(module, name, function.get());
     } catch (...) {

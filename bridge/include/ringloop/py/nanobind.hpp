@@ -52,6 +52,16 @@ namespace detail {
 
 template <class Scope>
 struct is_scope : std::is_base_of<nanobind::handle, Scope> {};
+template <class Scope>
+struct class_of {
+    using type = void;
+};
+template <class Class, class... Options>
+struct class_of<nanobind::class_<Class, Options...>> {
+    using type = Class;
+};
+template <class... Guards>
+struct is_call_guard<nanobind::call_guard<Guards...>> : std::true_type {};
 
 inline void throw_raised() {
     throw nanobind::python_error();

@@ -25,6 +25,16 @@ namespace detail {
 
 template <class Scope>
 struct is_scope : std::is_base_of<pybind11::handle, Scope> {};
+template <class Scope>
+struct class_of {
+    using type = void;
+};
+template <class Class, class... Options>
+struct class_of<pybind11::class_<Class, Options...>> {
+    using type = Class;
+};
+template <class... Guards>
+struct is_call_guard<pybind11::call_guard<Guards...>> : std::true_type {};
 
 inline void throw_raised() {
     throw pybind11::error_already_set();
