@@ -1,9 +1,10 @@
-"""Classes and names that extension modules export, by each binding tool.
+"""Classes, arrays and names that extension modules export, by each binding tool.
 
 The module is tests/python/extension/calls.hpp.
 """
 from __future__ import annotations
 
+import array
 import asyncio
 import typing
 from typing import Any
@@ -70,3 +71,61 @@ def test_an_awaitable_can_be_written_in_annotations() -> None:
     annotation = ringloop.Awaitable[int]
     assert typing.get_origin(annotation) is ringloop.Awaitable
     assert typing.get_args(annotation) == (int,)
+
+
+# ---- arrays
+
+
+def test_an_array_is_taken_without_a_copy(calls: Any, on_host: Run) -> None:
+    async def main() -> None:
+        numbers = array.array("i", [1, 2, 3])
+        work = asyncio.ensure_future(calls.raised(numbers, 5))
+        await asyncio.sleep(0)
+        with pytest.raises(BufferError):
+            numbers.append(4)                     # held
+        answer = await work
+        assert list(numbers) == [2, 3, 4] and answer.tolist() == [2, 3, 4]
+        del answer, work
+        await asyncio.sleep(0)                    # asyncio's handle of this step has the task, too
+        numbers.append(5)
+        assert await calls.mean(array.array("d", [1.0, 2.0])) == 1.5
+        assert await calls.mean(array.array("f", [1.0, 2.0])) == 1.5      # the other overload
+
+    on_host(main())
+
+
+def test_a_cancelled_call_lets_its_array_go(calls: Any, on_host: Run) -> None:
+    async def main() -> None:
+        numbers = array.array("i", [1])
+        work = asyncio.ensure_future(calls.raised(numbers, 3_600_000))
+        never_begun = calls.raised(numbers)
+        await asyncio.sleep(0)
+        work.cancel()
+        never_begun.close()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        del work, never_begun
+        await asyncio.sleep(0)
+        numbers.append(2)
+        assert list(numbers) == [1, 2]
+
+    on_host(main())
+
+
+@pytest.mark.parametrize("wrong", (
+    array.array("f", [1.0]), array.array("I", [1]), array.array("q", [1]), b"1234", [1, 2], None,
+    memoryview(array.array("i", range(4)))[::2], memoryview(array.array("i", [1])).toreadonly()),
+    ids=str)
+def test_another_array_is_refused_at_the_call(calls: Any, wrong: object) -> None:
+    with pytest.raises(TypeError, match="int32"):
+        calls.raised(wrong)
+
+
+def test_an_array_has_its_shape(calls: Any, on_host: Run) -> None:
+    async def main() -> None:
+        flat = memoryview(bytes(24))
+        assert await calls.shape(flat) == [24]
+        assert await calls.shape(flat.cast("B", (2, 3, 4))) == [2, 3, 4]
+        assert await calls.shape(b"") == [0]
+
+    on_host(main())

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "ringloop/py/await.hpp"
+#include "ringloop/py/buffer.hpp"
 #include "ringloop/py/context.hpp"
 #include "ringloop/py/error.hpp"
 #include "ringloop/py/fast.hpp"

@@ -289,6 +289,28 @@ inline rl::generator<int> holding(int port) {
     while (auto chunk = co_await stream.receive()) co_yield stream.native_handle();
 }
 
+// ---- arrays
+
+inline rl::task<double> mean_of_doubles(rl::py::buffer<const double> all) {
+    co_return co_await rl::offload([&all] {
+        double sum = 0;
+        for (const double each : all.span()) sum += each;
+        return sum / static_cast<double>(all.size());
+    });
+}
+inline rl::task<float> mean_of_floats(rl::py::buffer<const float> all) {
+    float sum = 0;
+    for (const float each : all.span()) sum += each;
+    co_return sum / static_cast<float>(all.size());
+}
+inline rl::task<rl::py::buffer<int>> raised(rl::py::buffer<int> all, int delay_ms) {
+    co_await rl::sleep_for(milliseconds(delay_ms));
+    for (int& each : all.span()) ++each;
+    co_return std::move(all);
+}
+inline rl::task<std::vector<long>> shape(rl::py::buffer<const std::byte> all) {
+    co_return std::vector<long>(all.shape().begin(), all.shape().end());
+}
 struct point {
     int x;
     int y;
@@ -339,6 +361,10 @@ inline void add_calls(binder::module_& m) {
     rl::py::def<&perhaps>(m, "perhaps");
     m.def("cleaned_up", [] { return std::exchange(cleaned_up, 0); });
     rl::py::def<&holding>(m, "holding");
+    rl::py::def<&mean_of_doubles>(m, "mean");
+    rl::py::def<&mean_of_floats>(m, "mean");
+    rl::py::def<&raised>(m, "raised", binder::arg("all"), binder::arg("delay_ms") = 0);
+    rl::py::def<&shape>(m, "shape");
     m.def("sessions", [] { return session::living; });
 }
 

@@ -6,8 +6,8 @@
 // No overloads, names or defaults: arguments by position, exactly as many as there are. Converted
 // are bool, integers (OverflowError if one does not fit), float and double, std::string and
 // std::string_view (UTF-8), spans over objects with a contiguous buffer of that element type
-// (read-only for const elements; held for the call), py::bytes, py::ref and py::borrow; in return
-// also void, and task<T> and outcome<T> as awaitables. Views and borrows are for plain
+// (read-only for const elements; held for the call), py::buffer, py::bytes, py::ref, py::borrow; in
+// return also void, and task<T> and outcome<T> as awaitables. Views and borrows are for plain
 // functions: a coroutine's parameters must not dangle (parameters.hpp). Exceptions: error.hpp.
 //
 // gil::release as second template argument runs a plain function without the GIL; its arguments
@@ -31,6 +31,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "ringloop/py/buffer.hpp"
 #include "ringloop/py/convert.hpp"
 #include "ringloop/py/error.hpp"
 #include "ringloop/py/parameters.hpp"
@@ -116,23 +117,6 @@ struct fast_argument<std::string> : fast_argument<std::string_view> {
 };
 
 template <class T>
-[[nodiscard]] bool format_is(const char* format) noexcept {
-    if (format == nullptr) return sizeof(T) == 1;  // plain bytes
-    while (*format == '@' || *format == '=' || *format == '<') ++format;
-    const std::string_view code(format);
-    if (code.size() != 1) return false;
-    if constexpr (std::is_same_v<T, std::byte>) {
-        return code == "B" || code == "b" || code == "c";
-    } else if constexpr (std::floating_point<T>) {
-        return code == (sizeof(T) == 8 ? "d" : "f");
-    } else {
-        const std::string_view signed_codes = "bhilqn", unsigned_codes = "BHILQN";
-        return (std::is_signed_v<T> ? signed_codes : unsigned_codes).find(code[0]) !=
-               std::string_view::npos;
-    }
-}
-
-template <class T>
 struct fast_argument<std::span<T>> {
     fast_argument() noexcept = default;
     ~fast_argument() {
@@ -164,6 +148,12 @@ struct fast_argument<bytes> {
     bool read(PyObject* object) { return bytes::read(object, held); }
     [[nodiscard]] bytes value() { return std::move(held); }
     bytes held;
+};
+template <class T>
+struct fast_argument<buffer<T>> {
+    bool read(PyObject* object) noexcept { return buffer<T>::read(object, held); }
+    [[nodiscard]] buffer<T> value() noexcept { return std::move(held); }
+    buffer<T> held;
 };
 template <>
 struct fast_argument<ref> {
