@@ -243,7 +243,8 @@ def test_a_loop_that_closes_ends_what_is_under_way(calls: Any, on_host: Run) -> 
 @pytest.mark.parametrize("at_once", (True, False))
 @pytest.mark.parametrize(("how", "kind"), (
     ("invalid_argument", ValueError), ("out_of_range", IndexError), ("overflow", OverflowError),
-    ("not_found", FileNotFoundError), ("timeout", TimeoutError), ("memory", MemoryError),
+    ("not_found", FileNotFoundError), ("timeout", TimeoutError), ("limit", TimeoutError),
+    ("memory", MemoryError),
     ("runtime", RuntimeError), ("nothing of std", RuntimeError), ("own", LookupError),
     ("answered", BufferError), ("key", KeyError)))
 def test_errors_keep_their_meaning(calls: Any, on_host: Run, how: str, kind: type[Exception],
@@ -406,6 +407,25 @@ def test_groups_of_native_tasks_call_python(calls: Any, on_host: Run) -> None:
 
 
 NAME = contextvars.ContextVar[str]("NAME", default="default")
+
+
+def test_what_calls_beside_each_other_set_they_keep_for_themselves(calls: Any,
+                                                                   on_host: Run) -> None:
+    """They used to be in one context: a span of the first was the parent of the second's."""
+    found: list[str] = []
+
+    async def each(number: int) -> None:
+        found.append(NAME.get())
+        NAME.set(str(number))
+        await asyncio.sleep(0)
+        assert NAME.get() == str(number)
+
+    async def main() -> None:
+        NAME.set("outer")
+        await calls.call_group(each, 3)
+        assert found == ["outer"] * 3 and NAME.get() == "outer"
+
+    on_host(main())
 
 
 def test_context_variables_are_those_of_the_await(calls: Any, on_host: Run) -> None:

@@ -1,4 +1,4 @@
-"""Classes, arrays and names that extension modules export, by each binding tool.
+"""Classes, arrays, descriptors and names that extension modules export, by each binding tool.
 
 The module is tests/python/extension/calls.hpp.
 """
@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import array
 import asyncio
+import os
+import socket
 import typing
 from typing import Any
 
@@ -127,5 +129,53 @@ def test_an_array_has_its_shape(calls: Any, on_host: Run) -> None:
         assert await calls.shape(flat) == [24]
         assert await calls.shape(flat.cast("B", (2, 3, 4))) == [2, 3, 4]
         assert await calls.shape(b"") == [0]
+
+    on_host(main())
+
+
+# ---- errors, descriptors
+
+
+def test_a_name_that_is_not_found_is_socket_s_error(calls: Any, on_host: Run) -> None:
+    """It was a RuntimeError, which nobody expects of a network."""
+    async def main() -> None:
+        with pytest.raises(socket.gaierror, match="cannot look up 'nul") as caught:
+            await calls.look_up("nul\0l.invalid")
+        assert caught.value.errno == socket.EAI_NONAME
+        assert caught.value.native_frames == ["look_up"]  # type: ignore[attr-defined]
+
+    on_host(main())
+
+
+def test_a_descriptor_goes_through_native_code(calls: Any, on_host: Run) -> None:
+    """nanobind had no caster for it."""
+    async def main() -> None:
+        near, far = socket.socketpair()
+        with far:
+            number = near.fileno()
+            with await calls.pass_on(near) as owned:
+                assert type(owned) is ringloop.OwnedFd
+                assert near.fileno() == -1 and owned.fileno() == number
+            with pytest.raises(TypeError):
+                calls.pass_on(number)
+            with pytest.raises(TypeError):
+                calls.pass_on(far, "no number")
+            assert far.fileno() != -1             # it has stayed
+
+    on_host(main())
+
+
+def test_a_cancel_closes_the_descriptor_that_went_in(calls: Any, on_host: Run) -> None:
+    async def main() -> None:
+        near, far = socket.socketpair()
+        with far:
+            number = near.fileno()
+            work = asyncio.ensure_future(calls.pass_on(near, 3_600_000))
+            await asyncio.sleep(0)
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await work
+            with pytest.raises(OSError):
+                os.fstat(number)
 
     on_host(main())

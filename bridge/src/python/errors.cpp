@@ -11,6 +11,8 @@
 
 #include "ringloop/bridge/python/ref.hpp"
 #include "ringloop/error.hpp"
+#include "ringloop/net/resolve.hpp"
+#include "ringloop/when.hpp"
 
 namespace ringloop::bridge {
 namespace {
@@ -37,6 +39,16 @@ void raise_system_error(const std::system_error& error) noexcept {
         PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
 }
 
+// socket.gaierror, as asyncio's own lookups raise.
+void raise_lookup_error(const net::resolve_error& error) noexcept {
+    const ref module = ref::steal(PyImport_ImportModule("socket"));
+    const ref type = module ? ref::steal(PyObject_GetAttrString(module.get(), "gaierror")) : ref();
+    const ref exception =
+        type ? ref::steal(PyObject_CallFunction(type.get(), "is", error.code(), error.what()))
+             : ref();
+    if (exception) PyErr_SetObject(type.get(), exception.get());
+}
+
 }  // namespace
 
 PyObject* cancelled_error() noexcept {
@@ -57,6 +69,10 @@ void raise_one(const std::exception_ptr& error) noexcept {
         std::rethrow_exception(error);
     } catch (const std::system_error& e) {
         raise_system_error(e);
+    } catch (const timed_out& e) {
+        PyErr_SetString(PyExc_TimeoutError, e.what());
+    } catch (const net::resolve_error& e) {
+        raise_lookup_error(e);
     } catch (const operation_cancelled&) {
         PyErr_SetNone(cancelled_error());
     } catch (const std::bad_alloc&) {

@@ -96,6 +96,7 @@ inline rl::task<void> fail(std::string how, bool at_once) {
     if (how == "overflow") throw std::overflow_error(how);
     if (how == "not_found") throw std::system_error(ENOENT, std::generic_category(), how);
     if (how == "timeout") throw std::system_error(ETIMEDOUT, std::generic_category(), how);
+    if (how == "limit") co_await rl::with_timeout(milliseconds(1), forever());
     if (how == "memory") throw std::bad_alloc();
     if (how == "cancelled") throw rl::operation_cancelled();
     if (how == "runtime") throw std::runtime_error(how);
@@ -289,7 +290,7 @@ inline rl::generator<int> holding(int port) {
     while (auto chunk = co_await stream.receive()) co_yield stream.native_handle();
 }
 
-// ---- arrays
+// ---- arrays, names, descriptors
 
 inline rl::task<double> mean_of_doubles(rl::py::buffer<const double> all) {
     co_return co_await rl::offload([&all] {
@@ -311,6 +312,14 @@ inline rl::task<rl::py::buffer<int>> raised(rl::py::buffer<int> all, int delay_m
 inline rl::task<std::vector<long>> shape(rl::py::buffer<const std::byte> all) {
     co_return std::vector<long>(all.shape().begin(), all.shape().end());
 }
+inline rl::task<int> look_up(std::string host) {
+    co_return static_cast<int>((co_await rl::net::resolve(host, 1)).size());
+}
+inline rl::task<rl::py::owned_fd> pass_on(rl::py::owned_fd given, int delay_ms) {
+    co_await rl::sleep_for(milliseconds(delay_ms));
+    co_return std::move(given);
+}
+
 struct point {
     int x;
     int y;
@@ -365,6 +374,8 @@ inline void add_calls(binder::module_& m) {
     rl::py::def<&mean_of_floats>(m, "mean");
     rl::py::def<&raised>(m, "raised", binder::arg("all"), binder::arg("delay_ms") = 0);
     rl::py::def<&shape>(m, "shape");
+    rl::py::def<&look_up>(m, "look_up");
+    rl::py::def<&pass_on>(m, "pass_on", binder::arg("given"), binder::arg("delay_ms") = 0);
     m.def("sessions", [] { return session::living; });
 }
 

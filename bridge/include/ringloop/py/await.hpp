@@ -1,10 +1,10 @@
 // co_await py::await(object): a Python awaitable (coroutine, future, task, anything with
 // __await__) awaited by a coroutine that Python awaits. Gives what it returned, as py::ref.
 //
-// It runs as a task of the same loop, in the context of the outer await. Cancel: a stop request
-// cancels that task, and the coroutine goes on when Python has confirmed: operation_cancelled, or
-// what the task ended with all the same. What it raises is thrown as py::error. Where the loop is
-// closed meanwhile: operation_cancelled, without the task's end.
+// It runs as a task of the same loop, in a copy of the outer await's context. Cancel: a stop
+// request cancels that task, and the coroutine goes on when Python has confirmed:
+// operation_cancelled, or what the task ended with all the same. What it raises is thrown as
+// py::error. Where the loop is closed meanwhile: operation_cancelled, without the task's end.
 //
 // Thread: the loop's; the coroutine goes on with the GIL, until its next wait.
 #pragma once
@@ -132,9 +132,12 @@ class future_await : private stop_waiter {
     if (is.get() == Py_True) {
         const ref function = ref::steal(PyObject_GetAttrString(host.loop(), "create_task"));
         const ref arguments = ref::steal(PyTuple_Pack(1, object));
-        PyObject* const context = source.context();  // None: a copy of where this stands
-        const ref names =
-            ref::steal(Py_BuildValue("{s:O}", "context", context != nullptr ? context : Py_None));
+        // A copy, as tasks have: what one sets, another beside it must not find. None: a copy of
+        // where this stands.
+        PyObject* const context = source.context();
+        const ref own = context != nullptr ? ref::steal(PyContext_Copy(context)) : ref();
+        if (context != nullptr && !own) throw error::take();
+        const ref names = ref::steal(Py_BuildValue("{s:O}", "context", own ? own.get() : Py_None));
         if (function && arguments && names)
             made = ref::steal(PyObject_Call(function.get(), arguments.get(), names.get()));
     } else {

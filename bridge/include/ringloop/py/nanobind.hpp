@@ -23,6 +23,7 @@
 
 #include "ringloop/bridge/python/ref.hpp"
 #include "ringloop/py/def.hpp"
+#include "ringloop/py/owned_fd.hpp"
 
 namespace ringloop::py {
 
@@ -155,6 +156,43 @@ struct type_caster<T> {
 // Also None, as everywhere where an object is taken.
 template <>
 struct has_arg_defaults<ringloop::py::ref> : std::true_type {};
+
+// The descriptor changes hands when all arguments have turned out to be right.
+template <>
+struct type_caster<ringloop::py::owned_fd> {
+    using Value = ringloop::py::owned_fd;
+    static constexpr auto Name = const_name("ringloop.OwnedFd");
+    template <class>
+    using Cast = Value;
+    template <class>
+    static constexpr bool can_cast() {
+        return true;
+    }
+    bool from_python(handle source, std::uint32_t, cleanup_list*) noexcept {
+        if (!Value::can_be(source.ptr())) return false;
+        given = ringloop::py::ref::share(source.ptr());
+        return true;
+    }
+    static handle from_cpp(Value&& source, rv_policy, cleanup_list*) noexcept {
+        try {
+            return std::move(source).to_python().release();
+        } catch (const ringloop::py::error& raised) {
+            raised.restore();
+            return {};
+        }
+    }
+    explicit operator Value() {
+        try {
+            return Value::from_python(given.get());
+        } catch (const ringloop::py::error& raised) {
+            raised.restore();
+            throw python_error();
+        }
+    }
+
+  private:
+    ringloop::py::ref given;
+};
 
 template <class Result>
 requires ringloop::py::detail::is_call_result<Result>
