@@ -213,6 +213,9 @@ int transport_queue_ended(transport_state& t) noexcept;
 // Submits the gathered send of what this turn wrote, unless one is in flight. While the loop is
 // being closed: one direct attempt instead.
 void transport_send_queued(transport_state& t) noexcept;
+// For somebody who uses the socket itself next: what this turn wrote leaves now, as far as nothing
+// waits already. 0, or -1 with an exception set.
+int transport_send_now(transport_state& t) noexcept;
 // One last attempt to send, then everything not in flight is dropped and the send is cancelled.
 void transport_drop_queued(transport_state& t, bool try_first) noexcept;
 // list of what waits, for `_buffer`.

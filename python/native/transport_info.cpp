@@ -47,9 +47,9 @@ PyObject* read_address(transport_state& t, bool peer) noexcept {
 PyObject* wrapped_socket(transport_state& t) noexcept {
     PyObject* socket = transport_socket(t);
     if (socket == nullptr) return nullptr;
-    ref module = ref::steal(PyImport_ImportModule("asyncio.trsock"));
+    ref module = ref::steal(PyImport_ImportModule("ringloop._extras"));
     if (!module) return nullptr;
-    return PyObject_CallMethod(module.get(), "TransportSocket", "O", socket);
+    return PyObject_CallMethod(module.get(), "TransportSocket", "OO", socket, object_of(t));
 }
 
 // Nobody asked while it was open: a closed socket of the same family, as asyncio would still show.

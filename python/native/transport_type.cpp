@@ -72,6 +72,9 @@ PyObject* m_get_protocol(PyObject* self, PyObject*) noexcept {
 PyObject* m_get_write_buffer_size(PyObject* self, PyObject*) noexcept {
     return PyLong_FromSize_t(transport_queued_bytes(state_of(self)));
 }
+PyObject* m_send_now(PyObject* self, PyObject*) noexcept {
+    return none_or_error(transport_send_now(state_of(self)));
+}
 PyObject* m_fatal_error(PyObject* self, PyObject* const* arguments, Py_ssize_t count) noexcept {
     const char* message = take_fatal_error(arguments, count);
     if (message == nullptr) return nullptr;
@@ -95,6 +98,7 @@ PyMethodDef methods[] = {
     {"get_write_buffer_size", m_get_write_buffer_size, METH_NOARGS, "Bytes not yet sent."},
     {"get_extra_info", method(transport_get_extra_info), METH_FASTCALL | METH_KEYWORDS,
      "get_extra_info(name, default=None)"},
+    {"_send_now", m_send_now, METH_NOARGS, nullptr},
     {"_force_close", m_force_close, METH_O, nullptr},
     {"_fatal_error", method(m_fatal_error), METH_FASTCALL, nullptr},
     {"_call_connection_lost", transport_call_connection_lost, METH_O, nullptr},

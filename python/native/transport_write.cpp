@@ -305,6 +305,18 @@ void transport_send_queued(transport_state& t) noexcept {
     fly(t, out.flight());
 }
 
+int transport_send_now(transport_state& t) noexcept {
+    if (t.out == nullptr || t.out->send.in_flight() || !t.out->flight().empty() ||
+        protocol_paused(object_of(t)) || !io_usable(t)) {
+        return 0;
+    }
+    const int error = send_pending(t);
+    if (error < 0) return write_error(t, error);
+    if (t.out->bytes > 0) return 0;
+    give_outgoing(std::exchange(t.out, nullptr));
+    return t.file_waiter == nullptr ? transport_queue_ended(t) : 0;
+}
+
 void transport_drop_queued(transport_state& t, bool try_first) noexcept {
     if (t.out == nullptr) return;
     outgoing& out = *t.out;

@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import warnings
+import weakref
 from asyncio import base_events, events, trsock
 from typing import Any
 
@@ -102,6 +103,37 @@ class ExtrasMixin:
         lines.append("---- alive in this process")
         lines += [f"{name:>16}: {count}" for name, count in _native.ledger().items()]
         sys.stderr.write("\n".join(lines) + "\n")
+
+
+class TransportSocket(trsock.TransportSocket):
+    """What get_extra_info("socket") of a native transport gives.
+
+    Who uses the connection by itself from here on finds what was written before on its way, as
+    where write() sends at once: a relay that ends its write side so lost its last piece.
+    """
+
+    __slots__ = ("_transport",)
+
+    def __init__(self, sock: socket.socket, transport: Any) -> None:
+        super().__init__(sock)
+        self._transport = weakref.ref(transport)
+
+    def shutdown(self, how: int) -> None:
+        """Ends receiving, sending or both."""
+        self._send_written()
+        super().shutdown(how)
+
+    def dup(self) -> socket.socket:
+        """A socket on a duplicate of the descriptor."""
+        self._send_written()
+        return super().dup()
+
+    def _send_written(self) -> None:
+        transport = self._transport()
+        if transport is None or transport._loop is None:
+            return
+        if transport._loop._thread_id in (None, threading.get_ident()):
+            transport._send_now()
 
 
 def closed_socket(family: int) -> trsock.TransportSocket:

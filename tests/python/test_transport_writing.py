@@ -136,6 +136,54 @@ async def test_write_eof_ends_the_write_side_only():
         await protocol.lost
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["asked for then", "kept from before"])
+async def test_a_shutdown_of_the_socket_itself_comes_behind_what_was_written(again):
+    """A relay that read data and end in one turn ended its socket before the data had left."""
+    with tcp_pair() as (near, far):
+        transport, protocol = await attach(near)
+        sock = transport.get_extra_info("socket")
+        assert isinstance(sock, asyncio.trsock.TransportSocket)
+        transport.write(b"the last")
+        if not again:
+            sock = transport.get_extra_info("socket")
+        sock.shutdown(socket.SHUT_WR)
+        assert await elsewhere(read_all, far) == b"the last"
+        transport.abort()
+        await protocol.lost
+        with pytest.raises(OSError):
+            sock.shutdown(socket.SHUT_WR)
+
+
+async def test_what_a_duplicate_of_the_socket_sends_comes_behind_what_was_written():
+    with tcp_pair() as (near, far):
+        transport, protocol = await attach(near)
+        transport.write(b"first ")
+        with transport.get_extra_info("socket").dup() as duplicate:
+            duplicate.send(b"second")
+        transport.close()
+        await protocol.lost
+        assert await elsewhere(read_all, far) == b"first second"
+
+
+async def test_a_shutdown_of_the_socket_with_much_queued_drops_it_as_in_asyncio():
+    with tcp_pair() as (near, far):
+        transport, protocol = await attach(near)
+        transport.write(b"x" * 20_000_000)
+        transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
+        assert len(await elsewhere(read_all, far)) < 20_000_000
+        assert isinstance(await protocol.lost, BrokenPipeError)
+
+
+async def test_a_shutdown_of_the_socket_ends_a_close_that_waited_for_the_turn():
+    with tcp_pair() as (near, far):
+        transport, protocol = await attach(near)
+        transport.write(b"all")
+        transport.close()
+        transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
+        assert await protocol.lost is None
+        assert await elsewhere(read_all, far) == b"all"
+
+
 async def test_write_eof_without_data_is_immediate():
     with tcp_pair() as (near, far):
         transport, protocol = await attach(near)
