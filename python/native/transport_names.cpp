@@ -41,6 +41,7 @@ int intern_all() noexcept {
         {&table.get_buffer, "get_buffer"},
         {&table.buffer_updated, "buffer_updated"},
         {&table.call_exception_handler, "call_exception_handler"},
+        {&table.get_extra_info, "get_extra_info"},
         {&table.close, "close"},
         {&table._attach, "_attach"},
         {&table._detach, "_detach"},
@@ -75,8 +76,11 @@ int load_transport_names() noexcept {
     table.default_low_water = PyLong_FromLong(16 * 1024);
     table.set_result_unless_cancelled =
         from_module("asyncio.futures", "_set_result_unless_cancelled");
-    if (table.default_high_water == nullptr || table.default_low_water == nullptr ||
-        table.set_result_unless_cancelled == nullptr) {
+    ref transport = ref::steal(from_module("asyncio.transports", "BaseTransport"));
+    if (!transport) return -1;
+    table.stock_get_extra_info = PyObject_GetAttr(transport.get(), table.get_extra_info);
+    if (table.stock_get_extra_info == nullptr || table.default_high_water == nullptr ||
+        table.default_low_water == nullptr || table.set_result_unless_cancelled == nullptr) {
         return -1;
     }
     table.server_takes_transport = attach_takes_transport();

@@ -15,6 +15,7 @@ struct transport_names {
     PyObject* get_buffer;
     PyObject* buffer_updated;
     PyObject* call_exception_handler;
+    PyObject* get_extra_info;
     PyObject* close;
     PyObject* _attach;
     PyObject* _detach;
@@ -32,6 +33,7 @@ struct transport_names {
     PyObject* default_high_water;  // 65536
     PyObject* default_low_water;   // 16384
     // Stock objects.
+    PyObject* stock_get_extra_info;         // asyncio.BaseTransport.get_extra_info
     PyObject* buffered_protocol;            // asyncio.BufferedProtocol
     PyObject* set_result_unless_cancelled;  // asyncio.futures
     bool server_takes_transport;            // Server._attach(transport): from 3.13

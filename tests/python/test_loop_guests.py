@@ -144,6 +144,13 @@ def test_methods_of_loops_and_transports_can_be_patched(loop: Any) -> None:
             with mock.patch.object(transport, "write") as write:
                 transport.write(b"x")
                 write.assert_called_once_with(b"x")
+            with mock.patch("asyncio.Transport.get_extra_info", return_value=1) as replaced:
+                assert transport.get_extra_info("peername") == 1
+                replaced.assert_called_once_with("peername")  # a Mock is not bound
+            with mock.patch("asyncio.BaseTransport.get_extra_info", lambda *a, **k: (a, k)):
+                assert transport.get_extra_info("peername", default=2) == (
+                    (transport, "peername"), {"default": 2})
+            assert transport.get_extra_info("nothing", 3) == 3
             with mock.patch.object(loop, "call_soon") as call_soon:
                 loop.call_soon(print)
                 call_soon.assert_called_once_with(print)
