@@ -144,7 +144,7 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
         try:
             self._close_signals()
         finally:  # also where another thread than the main one closes a loop with handlers
-            base_events.BaseEventLoop.close(self)
+            super().close()  # no global: a loop may be the last thing that an interpreter frees
             self._shut_down()
 
     def _check_closed(self) -> None:

@@ -262,6 +262,14 @@ def test_a_loop_that_is_dropped_warns_and_frees(backend: str) -> None:
         gc.collect()
 
 
+def test_a_loop_that_outlives_asyncios_modules_is_closed(backend: str) -> None:
+    """At the interpreter's end it met None where asyncio's class had been: left half open."""
+    loop = ringloop.new_event_loop(backend=backend)
+    with mock.patch("asyncio.base_events.BaseEventLoop", None):  # how a module's end leaves it
+        loop.close()
+    assert loop.is_closed()
+
+
 def test_an_awaitable_that_is_dropped_unstarted_says_nothing(loop: Any) -> None:
     async def main() -> None:
         a, b = socket.socketpair()
