@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "handled_scope.hpp"
 #include "ledger.hpp"
 #include "loop_object.hpp"
 #include "ringloop/bridge/python/ref.hpp"
@@ -111,6 +112,7 @@ int report(loop_object* loop, PyObject* handle) noexcept {
     if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
         return -1;
     ref exception = bridge::take_exception();
+    const handled_scope handled(exception.get());
     ref done = ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(loop), "_report_handle",
                                               "OO", handle, exception.get()));
     return done ? 0 : -1;

@@ -12,6 +12,7 @@
 #include <string>
 #include <system_error>
 
+#include "handled_scope.hpp"
 #include "ledger.hpp"
 #include "loop_object.hpp"
 #include "owners.hpp"
@@ -508,9 +509,11 @@ void loop_report(loop_object* loop, const char* message, const char* key,
         complete = PyDict_SetItemString(context.get(), "exception", exception.get()) == 0;
     if (complete && key != nullptr) complete = PyDict_SetItemString(context.get(), key, value) == 0;
     ref done;
-    if (complete)
+    if (complete) {
+        const handled_scope handled(exception.get());
         done = ref::steal(
             PyObject_CallMethod(object(loop), "call_exception_handler", "O", context.get()));
+    }
     if (!done && !loop_take_fatal(loop)) PyErr_WriteUnraisable(object(loop));
 }
 

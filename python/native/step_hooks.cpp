@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "handled_scope.hpp"
 #include "ringloop/bridge/python/ref.hpp"
 #include "ringloop/hooks.h"
 
@@ -35,6 +36,7 @@ int report_failure(const char* kind, PyObject* function, PyObject* task) noexcep
         bridge::restore_exception(std::move(error));
         return -1;
     }
+    const handled_scope handled(error.get());
     const ref said =
         ref::steal(PyObject_CallFunction(report, "sOOO", kind, function, error.get(), task));
     return said ? 0 : -1;

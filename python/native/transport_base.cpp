@@ -1,6 +1,7 @@
 // What both transports do alike. Contract in transport_base.hpp.
 #include "transport_base.hpp"
 
+#include "handled_scope.hpp"
 #include "transport.hpp"
 #include "transport_names.hpp"
 
@@ -58,6 +59,7 @@ int report_failure(loop_object* loop, const char* message, PyObject* exception, 
                                            "transport", transport, "protocol",
                                            protocol != nullptr ? protocol : Py_None));
     if (!context) return -1;
+    const handled_scope handled(exception);
     ref done = ref::steal(PyObject_CallMethodOneArg(reinterpret_cast<PyObject*>(loop),
                                                     names().call_exception_handler, context.get()));
     return done ? 0 : -1;

@@ -5,6 +5,7 @@ import asyncio
 import contextvars
 import gc
 import signal
+import socket
 import sys
 import threading
 import time
@@ -157,6 +158,90 @@ def test_an_exception_goes_to_the_handler_and_the_rest_runs(loop: Any) -> None:
     assert seen == [1]
     assert reports[0]["exception"] is error and reports[0]["handle"] is handle
     assert "fail(" in reports[0]["message"]
+
+
+def raising(kind: Any, name: str) -> Any:
+    """A protocol whose method `name` raises what is kept as its `error`."""
+
+    def fail(self: Any, *_: Any) -> None:
+        raise self.error
+
+    return type("Raising", (kind,), {name: fail, "error": ZeroDivisionError(name)})()
+
+
+@pytest.mark.parametrize("how", ["call_soon", "call_later", "add_reader", "done_callback"])
+def test_an_exception_handler_is_called_as_in_an_except_clause_for_callbacks(
+    loop: Any, how: str
+) -> None:
+    """logger.exception() and sys.exc_info() of a handler used to find nothing."""
+    handled: list[Any] = []
+    loop.set_exception_handler(lambda _, context: handled.append(
+        (context["exception"], sys.exc_info()[1])))
+    error = ZeroDivisionError("expected")
+    here, there = socket.socketpair()
+
+    def fail(*_: Any) -> None:
+        loop.remove_reader(here)
+        loop.call_soon(loop.stop)
+        raise error
+
+    with here, there:
+        if how == "call_soon":
+            loop.call_soon(fail)
+        elif how == "call_later":
+            loop.call_later(0, fail)
+        elif how == "add_reader":
+            loop.add_reader(here, fail)
+            there.send(b"x")
+        else:
+            future = loop.create_future()
+            future.add_done_callback(fail)
+            future.set_result(None)
+        try:
+            raise KeyError("around the run")
+        except KeyError as around:
+            loop.run_forever()
+            assert sys.exc_info()[1] is around
+    assert handled == [(error, error)] and sys.exc_info()[1] is None
+
+
+@pytest.mark.parametrize("name", ["connection_made", "data_received", "eof_received", "get_buffer",
+                                  "connection_lost", "pause_writing", "datagram_received"])
+def test_an_exception_handler_is_called_as_in_an_except_clause_for_protocols(
+    loop: Any, name: str
+) -> None:
+    handled: list[Any] = []
+    loop.set_exception_handler(lambda _, context: handled.append(
+        (context["exception"], sys.exc_info()[1])))
+    protocol = raising({"get_buffer": asyncio.BufferedProtocol,
+                        "datagram_received": asyncio.DatagramProtocol}.get(name, asyncio.Protocol),
+                       name)
+    kind = socket.SOCK_DGRAM if name == "datagram_received" else socket.SOCK_STREAM
+    here, there = socket.socketpair(socket.AF_UNIX, kind)
+
+    async def main() -> None:
+        if kind == socket.SOCK_DGRAM:
+            transport, _ = await loop.create_datagram_endpoint(lambda: protocol, sock=here)
+        else:
+            transport, _ = await loop.create_connection(lambda: protocol, sock=here)
+        if name == "pause_writing":
+            transport.write(bytes(10_000_000))
+            transport.abort()
+        if name == "connection_lost":
+            transport.abort()
+        if name == "eof_received":
+            there.shutdown(socket.SHUT_WR)
+        else:
+            there.send(b"x")
+        while not handled:
+            await asyncio.sleep(0)
+        transport.abort()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    with there:
+        loop.run_until_complete(main())
+    assert handled == [(protocol.error, protocol.error)]
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
