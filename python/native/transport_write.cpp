@@ -167,6 +167,9 @@ void sent_some(transport_state& t, int result) noexcept {
     out.flight().consume(bytes);
     out.bytes -= bytes;
     if (out.bytes == 0 || t.connection_lost_count > 0 || !io_usable(t)) {
+        // Being closed: what a later turn wrote has waited behind this send. One direct attempt.
+        const bool whole = out.flight().empty() && t.connection_lost_count == 0;
+        if (whole && loop_of(t) != nullptr) (void)send_pending(t);
         give_outgoing(std::exchange(t.out, nullptr));
         if (!io_usable(t)) return;
     } else if (!out.flight().empty()) {

@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from harness.tcp import Recorder, attach, elsewhere, read_all, reset, tcp_pair, turns
+from harness.tcp import Recorder, attach, elsewhere, read_all, read_exactly, reset, tcp_pair, turns
 
 
 async def test_a_transport_is_an_asyncio_transport():
@@ -323,6 +323,31 @@ def test_writes_before_the_loop_is_closed_leave(loop):
             transport.close()
         with pytest.warns(ResourceWarning, match="unclosed transport"):
             del transport, protocol
+            gc.collect()
+
+
+def test_writes_of_two_turns_leave_though_an_exception_ended_the_run(loop):
+    """The second waited behind the first one's send, and went with the loop."""
+    with tcp_pair() as (near, far):
+        near.setblocking(False)
+        transport, _ = loop.run_until_complete(
+            loop.create_connection(asyncio.Protocol, sock=near))
+
+        def begin():
+            transport.write(b"hello, ")
+            loop.call_soon(leave)
+
+        def leave():
+            transport.write(b"good-bye")
+            raise SystemExit
+
+        loop.call_soon(begin)
+        with pytest.raises(SystemExit):
+            loop.run_forever()
+        loop.close()
+        assert read_exactly(far, 15) == b"hello, good-bye"
+        with pytest.warns(ResourceWarning, match="unclosed transport"):
+            del transport, begin, leave
             gc.collect()
 
 
