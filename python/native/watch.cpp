@@ -69,31 +69,33 @@ void arm(fd_watch& watch, int fd) noexcept {
     io_of(watch.loop).submit(watch);
 }
 
-// The last reference to a callback may go, and with it any code run; an exception that is set
-// stays.
-void drop_watched(handle_object* handle) noexcept {
-    if (handle == nullptr) return;
-    handle->cancelled = true;
-    handle_drop(handle);
-    Py_DECREF(handle);
-}
-
 }  // namespace
 
-int watch_table::add(loop_object* loop, int fd, bool writer, handle_object* handle) noexcept {
+// The last reference to a callback may go, and with it any code run; an exception that is set
+// stays.
+void watch_table::drop(contents taken) noexcept {
+    if (taken.handle == nullptr) return;
+    taken.handle->cancelled = true;
+    handle_drop(taken.handle);
+    Py_DECREF(taken.handle);
+}
+
+int watch_table::add(loop_object* loop, int fd, bool writer, handle_object* handle,
+                     PyObject* object) noexcept {
     if (check_pollable(io_of(loop), fd) < 0) {
         Py_DECREF(handle);
         return -1;
     }
     // A watch that is there may wait on a file that has since been closed under this number: always
     // a fresh poll. What the old callback runs when it is freed finds the new one in its place.
-    handle_object* const before = take(loop, key(fd, writer), true);
+    contents before = take(loop, key(fd, writer), true);
     int result = 0;
     try {
         fd_watch& watch =
             watches_.try_emplace(key(fd, writer), &watch_table::on_ready).first->second;
         watch.loop = loop;
         watch.handle = handle;
+        watch.object = Py_XNewRef(object);
         watch.writer = writer;
         arm(watch, fd);
     } catch (const std::bad_alloc&) {
@@ -101,7 +103,7 @@ int watch_table::add(loop_object* loop, int fd, bool writer, handle_object* hand
         PyErr_NoMemory();
         result = -1;
     }
-    drop_watched(before);
+    drop(std::move(before));
     return result;
 }
 
@@ -111,18 +113,28 @@ int watch_table::remove(loop_object* loop, int fd, bool writer) noexcept {
     return 1;
 }
 
-handle_object* watch_table::take(loop_object* loop, long long which, bool retire) noexcept {
+int watch_table::remove_closed(loop_object* loop, PyObject* object, bool writer) noexcept {
+    for (const auto& [which, watch] : watches_) {
+        if (watch.object != object || watch.writer != writer) continue;
+        erase(loop, which, true);
+        return 1;
+    }
+    return 0;
+}
+
+watch_table::contents watch_table::take(loop_object* loop, long long which, bool retire) noexcept {
     auto found = watches_.find(which);
-    if (found == watches_.end()) return nullptr;
+    if (found == watches_.end()) return {};
     fd_watch& watch = found->second;
-    handle_object* handle = std::exchange(watch.handle, nullptr);
+    contents held = {std::exchange(watch.handle, nullptr),
+                     ref::steal(std::exchange(watch.object, nullptr))};
     if (retire && watch.in_flight()) io_of(loop).retire(watch);
     watches_.erase(which);
-    return handle;
+    return held;
 }
 
 void watch_table::erase(loop_object* loop, long long which, bool retire) noexcept {
-    drop_watched(take(loop, which, retire));
+    drop(take(loop, which, retire));
 }
 
 void watch_table::clear(loop_object* loop, bool retire) noexcept {
@@ -131,8 +143,9 @@ void watch_table::clear(loop_object* loop, bool retire) noexcept {
 
 int watch_table::traverse(visitproc visit, void* argument) noexcept {
     for (auto& [which, watch] : watches_) {
-        if (watch.handle == nullptr) continue;
-        const int result = handle_traverse_contents(watch.handle, visit, argument);
+        int result = watch.object != nullptr ? visit(watch.object, argument) : 0;
+        if (result == 0 && watch.handle != nullptr)
+            result = handle_traverse_contents(watch.handle, visit, argument);
         if (result != 0) return result;
     }
     return 0;
@@ -205,7 +218,8 @@ PyObject* add(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyOb
         make_handle(loop, false, given[1], arguments + placed, count - placed, nullptr)));
     if (!handle) return nullptr;
     auto* watched = reinterpret_cast<handle_object*>(Py_NewRef(handle.get()));
-    if (loop->state.watches.add(loop, fd, writer, watched) < 0) return nullptr;
+    PyObject* const object = PyLong_Check(given[0]) ? nullptr : given[0];
+    if (loop->state.watches.add(loop, fd, writer, watched, object) < 0) return nullptr;
     return checked ? Py_NewRef(Py_None) : handle.release();
 }
 
@@ -214,6 +228,10 @@ PyObject* drop(PyObject* self, PyObject* object, bool writer) noexcept {
     long fd = 0;
     if (!descriptor_value(object, fd)) return nullptr;
     if (loop->closed) Py_RETURN_FALSE;  // nothing is watched any more
+    if (fd < 0 && !PyLong_Check(object) &&
+        loop->state.watches.remove_closed(loop, object, writer) != 0) {
+        Py_RETURN_TRUE;
+    }
     if (fd < 0 || fd > INT_MAX) {
         PyErr_Format(PyExc_ValueError, "Invalid file descriptor: %ld", fd);
         return nullptr;

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import socket
+import weakref
 from typing import Any, Iterator
 
 import pytest
@@ -167,6 +168,49 @@ def test_removing_a_closed_descriptor_says_so_as_asyncio(loop: Any) -> None:
             loop.remove_writer(closed)
     loop.close()
     assert loop.remove_reader(-1) is False and loop.remove_writer(-1) is False
+
+
+def test_a_socket_that_was_closed_while_watched_can_be_removed(loop: Any, pair: Any) -> None:
+    """anyio closes its socket and removes it then: asyncio finds it by the object."""
+    near, far = pair
+    seen: list[str] = []
+    loop.add_reader(near, seen.append, "readable")
+    loop.add_writer(near, seen.append, "writable")
+    near.close()
+    assert loop.remove_reader(near) is True and loop.remove_writer(near) is True
+    for remove in (loop.remove_reader, loop.remove_writer):
+        with pytest.raises(ValueError, match="Invalid file descriptor: -1"):
+            remove(near)
+    loop.call_later(0.01, loop.stop)
+    loop.run_forever()
+    assert not seen and far.recv(1) == b""
+
+
+def test_a_closed_socket_is_no_reason_to_forget_the_next_one_of_its_number(loop: Any) -> None:
+    before, far = socket.socketpair()
+    loop.add_reader(before, print)
+    number = before.fileno()
+    before.close()
+    after, other = socket.socketpair()
+    with far, after, other:
+        assert after.fileno() == number
+        loop.add_reader(after, loop.stop)
+        with pytest.raises(ValueError, match="Invalid file descriptor: -1"):
+            loop.remove_reader(before)
+        other.send(b"x")
+        loop.run_forever()
+        assert loop.remove_reader(after)
+
+
+def test_a_watched_socket_is_freed_with_its_watch(loop: Any) -> None:
+    near, far = socket.socketpair()
+    gone = weakref.ref(near)
+    with far:
+        loop.add_reader(near, print)
+        near.close()
+        assert loop.remove_reader(near)
+        del near
+        assert gone() is None
 
 
 def test_a_raising_reader_is_reported_and_stays(loop: Any, pair: Any) -> None:
