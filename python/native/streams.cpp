@@ -22,6 +22,49 @@ bool is_exactly(PyObject* object, PyObject* type) noexcept {
     return reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
 }
 
+// Methods that the native path goes past: a program that has replaced one, on the class or on the
+// reader, has the stock way.
+struct stock_method {
+    const char* const text;
+    PyObject* name;      // interned
+    PyObject* function;  // as asyncio has it
+};
+stock_method reader_methods[] = {{"feed_data", nullptr, nullptr},
+                                 {"read", nullptr, nullptr},
+                                 {"readexactly", nullptr, nullptr},
+                                 {"readline", nullptr, nullptr},
+                                 {"readuntil", nullptr, nullptr}};
+stock_method data_received = {"data_received", nullptr, nullptr};
+
+int keep_stock_method(PyObject* type, stock_method& method) noexcept {
+    method.name = PyUnicode_InternFromString(method.text);
+    method.function = method.name != nullptr ? PyObject_GetAttr(type, method.name) : nullptr;
+    return method.function != nullptr ? 0 : -1;
+}
+
+int keep_stock_methods() noexcept {
+    for (stock_method& each : reader_methods)
+        if (keep_stock_method(reader_class, each) < 0) return -1;
+    return keep_stock_method(protocol_class, data_received);
+}
+
+// 1: it is another one now; 0: as it was; -1 with an exception set.
+int has_changed(PyObject* type, const stock_method& method) noexcept {
+    const ref found = ref::steal(PyObject_GetAttr(type, method.name));
+    return found ? found.get() != method.function : -1;
+}
+
+// 1: replaced, 0: all as they were; -1 with an exception set.
+int is_replaced(PyObject* reader) noexcept {
+    const ref own = ref::steal(PyObject_GenericGetDict(reader, nullptr));
+    if (!own) return -1;
+    for (const stock_method& each : reader_methods) {
+        if (const int changed = has_changed(reader_class, each); changed != 0) return changed;
+        if (const int there = PyDict_Contains(own.get(), each.name); there != 0) return there;
+    }
+    return has_changed(protocol_class, data_received);
+}
+
 int become(PyObject* object, PyObject* type) noexcept {
     return PyObject_SetAttrString(object, "__class__", type);
 }
@@ -124,6 +167,7 @@ ref join(PyObject* protocol, bool before_made) noexcept {
     if (!reader) return {};
     const bool stock = is_exactly(reader.get(), reader_class);
     if (!stock && !is_exactly(reader.get(), native_reader_class)) return {};
+    if (is_replaced(reader.get()) != 0) return {};
     ref link = ref::steal(reinterpret_cast<PyObject*>(make_stream_link(reference.get())));
     if (!link) return {};
     if (stock && become(reader.get(), native_reader_class) < 0) return {};
@@ -199,6 +243,7 @@ int add_stream_types(PyObject*) noexcept {
     writer_class = PyObject_GetAttrString(module.get(), "StreamWriter");
     protocol_class = PyObject_GetAttrString(module.get(), "StreamReaderProtocol");
     if (reader_class == nullptr || writer_class == nullptr || protocol_class == nullptr) return -1;
+    if (keep_stock_methods() < 0) return -1;
     native_reader_class = make_native_reader(reader_class);
     native_writer_class = make_native_writer(writer_class);
     return native_reader_class != nullptr && native_writer_class != nullptr ? 0 : -1;

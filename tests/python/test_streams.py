@@ -6,6 +6,7 @@ import inspect
 import random
 import socket
 import sys
+from unittest import mock
 
 import pytest
 
@@ -378,6 +379,36 @@ async def test_subclasses_keep_their_own_methods():
         far.sendall(b"line\n")
         assert await reader.readline() == b"LINE\n"
         assert await reader.read() == b"mine"
+        transport.close()
+        await turns()
+
+
+async def test_methods_of_the_stock_classes_that_were_replaced_are_called():
+    """Tests of other libraries patch them; a stream that was made then went past the patch."""
+    with tcp_pair() as pair, mock.patch("asyncio.StreamReader.readline", return_value=b"line"):
+        reader, writer = await open_pair(pair)
+        assert await reader.readline() == b"line"
+        await close(writer)
+    with tcp_pair() as pair, mock.patch("asyncio.StreamReaderProtocol.data_received") as received:
+        reader, writer = await open_pair(pair)
+        pair[1].sendall(b"data")
+        while not received.called:
+            await asyncio.sleep(0)
+        received.assert_called_once_with(b"data")
+        await close(writer)
+
+
+async def test_a_reader_with_a_method_of_its_own_is_fed_through_it():
+    loop = asyncio.get_running_loop()
+    with tcp_pair() as (near, far):
+        reader = asyncio.StreamReader(loop=loop)
+        stock = reader.feed_data
+        reader.feed_data = lambda data: stock(data.upper())
+        near.setblocking(False)
+        transport, _ = await loop.create_connection(
+            lambda: asyncio.StreamReaderProtocol(reader, loop=loop), sock=near)
+        far.sendall(b"line\n")
+        assert await reader.readline() == b"LINE\n"
         transport.close()
         await turns()
 
