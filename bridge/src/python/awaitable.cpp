@@ -90,14 +90,26 @@ void awaitable::finish() noexcept {
         now = state::value;
         if (!work->takes_back) drop_work(value, true);
     } else {
-        ref exception = take_exception();
-        assert(exception);
-        const bool was_cancelled = PyErr_GivenExceptionMatches(exception.get(), cancelled_error());
-        now = was_cancelled ? state::cancelled : state::error;
-        if (!was_cancelled) outcome = exception.release();
+        fail(take_exception());
         drop_work(nullptr, true);
     }
     run_callbacks(on);
+}
+
+// An await ends by StopIteration with a value, so it cannot pass through one, as in coroutines.
+void awaitable::fail(ref exception) noexcept {
+    if (!exception) {
+        PyErr_Format(PyExc_SystemError, "native '%s' failed without setting an exception",
+                     work->name());
+        exception = take_exception();
+    } else if (PyErr_GivenExceptionMatches(exception.get(), PyExc_StopIteration) != 0) {
+        exception = raised_inside("coroutine raised StopIteration", std::move(exception));
+    }
+    const bool was_cancelled = PyErr_GivenExceptionMatches(exception.get(), cancelled_error()) != 0;
+    now = was_cancelled ? state::cancelled : state::error;
+    if (was_cancelled) return;
+    traceback = PyException_GetTraceback(exception.get());
+    outcome = exception.release();
 }
 
 void awaitable::run_callbacks(loop_host& on) noexcept {
@@ -197,7 +209,7 @@ PyObject* awaitable::take() noexcept {
             return Py_NewRef(outcome);
         case state::error: {
             retrieved = true;
-            PyException_SetTraceback(outcome, Py_None);  // each raise starts a traceback of its own
+            PyException_SetTraceback(outcome, traceback != nullptr ? traceback : Py_None);
             PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(outcome)), outcome);
             return nullptr;
         }

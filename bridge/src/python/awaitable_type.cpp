@@ -59,6 +59,7 @@ int traverse(PyObject* object, visitproc visit, void* arg) {
     Py_VISIT(self.callbacks);
     Py_VISIT(self.outcome);
     Py_VISIT(self.message);
+    Py_VISIT(self.traceback);
     if (self.work != nullptr)
         if (const int stop = self.work->traverse(visit, arg); stop != 0) return stop;
     return 0;
@@ -71,6 +72,7 @@ int clear(PyObject* object) {
     Py_CLEAR(self.context);
     Py_CLEAR(self.callbacks);
     Py_CLEAR(self.message);
+    Py_CLEAR(self.traceback);
     Py_CLEAR(self.site);
     // The outcome stays: a value may still have to go back to its source.
     return 0;

@@ -80,12 +80,21 @@ struct own_error : std::runtime_error {  // known to the binding tool as a type 
 struct answered_error : std::runtime_error {  // and this one by a translator
     using std::runtime_error::runtime_error;
 };
+struct ignored_error : std::runtime_error {  // a translator takes it, and sets no exception
+    using std::runtime_error::runtime_error;
+};
+struct replaced_error : std::runtime_error {  // a translator throws another in its place
+    using std::runtime_error::runtime_error;
+};
 // What a translator does: other failures go through it.
 inline void answer(const std::exception_ptr& failure) {
     try {
         std::rethrow_exception(failure);
     } catch (const answered_error& error) {
         PyErr_SetString(PyExc_BufferError, error.what());
+    } catch (const ignored_error&) {
+    } catch (const replaced_error& error) {
+        throw std::out_of_range(error.what());
     }
 }
 
@@ -103,6 +112,8 @@ inline rl::task<void> fail(std::string how, bool at_once) {
     if (how == "nothing of std") throw 5;
     if (how == "own") throw own_error(how);
     if (how == "answered") throw answered_error(how);
+    if (how == "ignored") throw ignored_error(how);
+    if (how == "replaced") throw replaced_error(how);
     if (how == "key") throw binder::key_error(how.c_str());
     throw std::logic_error("no such way to fail: " + how);
 }
@@ -140,6 +151,29 @@ inline rl::task<std::string> what_it_raises(rl::py::ref thing) {
         co_return raised.what();
     }
     co_return "nothing";
+}
+// Fails for whatever Python raised; for a type that the binding tool knows; by one.
+inline rl::task<void> fail_because_of(rl::py::function why) {
+    try {
+        co_await why.call();
+    } catch (...) {
+        std::throw_with_nested(own_error("because of Python"));
+    }
+}
+inline rl::task<void> fail_by_an_own_reason() {
+    try {
+        throw own_error("reason");
+    } catch (...) {
+        std::throw_with_nested(std::runtime_error("because of it"));
+    }
+    co_return;
+}
+struct stranger {};  // no type of Python's
+inline rl::task<void> show_a_stranger(rl::py::function to) {
+    co_await to.call<void>(stranger{});
+}
+inline rl::generator<int> called(rl::py::function each) {
+    while (true) co_yield co_await each.call<int>();
 }
 inline rl::task<void> call_group(rl::py::function each, int count) {
     co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
@@ -342,6 +376,10 @@ inline void add_python_calls(binder::module_& m) {
     rl::py::def<&wait_later_for>(m, "wait_later_for");
     rl::py::def<&what_it_raises>(m, "what_it_raises");
     rl::py::def<&call_group>(m, "call_group");
+    rl::py::def<&fail_because_of>(m, "fail_because_of");
+    rl::py::def<&fail_by_an_own_reason>(m, "fail_by_an_own_reason");
+    rl::py::def<&show_a_stranger>(m, "show_a_stranger");
+    rl::py::def<&called>(m, "called");
     rl::py::def<&variable>(m, "variable");
     rl::py::def<&inherits_context>(m, "inherits_context");
     rl::py::def<&keep>(m, "keep", binder::arg("object"), binder::arg("delay_ms") = 0);

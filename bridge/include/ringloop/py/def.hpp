@@ -43,8 +43,8 @@ namespace detail {
 
 // Throws what the tool's calls turn into the Python exception that is set.
 [[noreturn]] inline void throw_raised();
-// Sets an exception where the tool, or its users' translators, know `failure`: false otherwise.
-[[nodiscard]] inline bool translate(const std::exception_ptr& failure) noexcept;
+// The tool's table, and its users': a translator (error.hpp).
+[[nodiscard]] inline bool translate(std::exception_ptr& failure) noexcept;
 // Of modules and classes: true for the tool's own.
 template <class Scope>
 struct is_scope;

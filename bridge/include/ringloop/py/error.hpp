@@ -21,9 +21,11 @@ namespace ringloop::py {
 
 class error : public std::exception {
   public:
-    // Takes the exception that is set. GIL.
+    // Takes the exception that is set (SystemError if code of others has set none). GIL.
     [[nodiscard]] static error take() noexcept {
         error made;
+        if (PyErr_Occurred() == nullptr)
+            PyErr_SetString(PyExc_SystemError, "a call of Python's failed without an exception");
         bridge::ref exception = bridge::take_exception();
         try {
             made.value_ = std::make_shared<ref>(ref::steal(exception.get()));
@@ -89,17 +91,73 @@ inline void note_frame(const char* name) noexcept {
     bridge::restore_exception(std::move(exception));
 }
 
-// Sets the Python exception for `failure`. `translate` (may be null) is the binding tool's own
-// table: it rethrows and tries its user's types, and says whether it set an exception.
-inline void raise(const std::exception_ptr& failure, const export_info& about,
-                  bool (*translate)(const std::exception_ptr&)) noexcept {
+// The binding tool's own table, and its users': true where it has set an exception. What it does not
+// know stays in `failure`, which a translator may have made another of. Null: there is none.
+using translator = bool (*)(std::exception_ptr& failure) noexcept;
+
+// Sets it again if it came from Python: false otherwise.
+inline bool restore(const std::exception_ptr& failure) noexcept {
     try {
         std::rethrow_exception(failure);
     } catch (const error& from_python) {
         from_python.restore();
+        return true;
     } catch (...) {
-        if (translate == nullptr || !translate(failure)) runtime().raise_from(failure);
+        return false;
     }
+}
+
+// The exception for a native one alone, without what it was thrown for.
+inline void raise_one(std::exception_ptr failure, translator translate) noexcept {
+    if (translate != nullptr && translate(failure)) return;
+    if (!restore(failure)) runtime().raise_from(failure);  // also what a translator made of it
+}
+
+[[nodiscard]] inline std::exception_ptr reason_of(const std::exception_ptr& failure) noexcept {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const std::nested_exception& with_reason) {
+        return with_reason.nested_ptr();
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+inline constexpr int reasons_max = 64;  // of reasons of reasons: a chain has an end
+
+// Whether `sought` is `exception`, or one of its causes.
+[[nodiscard]] inline bool leads_to(PyObject* exception, PyObject* sought) noexcept {
+    ref each = ref::share(exception);
+    for (int i = 0; each && i < reasons_max; ++i) {
+        if (each.get() == sought) return true;
+        each = ref::steal(PyException_GetCause(each.get()));
+    }
+    return static_cast<bool>(each);
+}
+
+// What it was thrown for becomes its __cause__, by the same table. An exception of Python's that has
+// a cause keeps it.
+inline void raise_with_reasons(const std::exception_ptr& failure, translator translate,
+                               int depth) noexcept {
+    bridge::ref reason;
+    if (const std::exception_ptr nested = reason_of(failure); nested && depth < reasons_max) {
+        raise_with_reasons(nested, translate, depth + 1);
+        reason = bridge::take_exception();
+    }
+    const bool is_pythons = restore(failure);
+    if (!is_pythons) raise_one(failure, translate);
+    if (!reason) return;
+    bridge::ref raised = bridge::take_exception();
+    const ref before = is_pythons ? ref::steal(PyException_GetCause(raised.get())) : ref();
+    if (!before && !leads_to(reason.get(), raised.get()))
+        PyException_SetCause(raised.get(), reason.release());
+    bridge::restore_exception(std::move(raised));
+}
+
+// Sets the Python exception for `failure`, with the native coroutine's name. GIL.
+inline void raise(const std::exception_ptr& failure, const export_info& about,
+                  translator translate) noexcept {
+    raise_with_reasons(failure, translate, 0);
     if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) != 0)
         note_frame(about.name);
 }

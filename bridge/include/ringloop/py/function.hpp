@@ -53,6 +53,12 @@ namespace detail {
            (type->tp_as_async != nullptr && type->tp_as_async->am_await != nullptr);
 }
 
+// Null where the tool has no type of Python's for the argument: with an exception set.
+inline void put_argument(PyObject* tuple, Py_ssize_t at, PyObject* converted) {
+    if (converted == nullptr) throw error::take();
+    PyTuple_SET_ITEM(tuple, at, converted);
+}
+
 template <class Result, class... Arguments>
 task<Result> call_function(std::shared_ptr<const ref> callable, Arguments... arguments) {
     const stop_scope* const scope = co_await current_scope();
@@ -62,7 +68,7 @@ task<Result> call_function(std::shared_ptr<const ref> callable, Arguments... arg
     ref packed = ref::steal(PyTuple_New(static_cast<Py_ssize_t>(sizeof...(Arguments))));
     if (!packed) throw error::take();
     Py_ssize_t at = 0;
-    (PyTuple_SET_ITEM(packed.get(), at++, convert<Arguments>::to(std::move(arguments))), ...);
+    (put_argument(packed.get(), at++, convert<Arguments>::to(std::move(arguments))), ...);
     ref answer = call_in(source.context(), callable->get(), packed.get());
     if (is_awaitable(answer.get())) answer = co_await await(std::move(answer));
     if constexpr (!std::is_void_v<Result>) co_return convert<Result>::from(answer.get());

@@ -76,7 +76,7 @@ class step_source final : public task_base {
     }
     PyObject* result() noexcept override {
         if (failure_) {
-            Convert::raise(failure_, about());
+            raise_failure();
             return nullptr;
         }
         if (state_->converted) return state_->converted.release();
@@ -99,6 +99,17 @@ class step_source final : public task_base {
     }
 
   private:
+    // These two would pass for the generator's end, or for a value.
+    void raise_failure() noexcept {
+        Convert::raise(failure_, about());
+        const char* text = nullptr;
+        if (PyErr_ExceptionMatches(PyExc_StopAsyncIteration) != 0)
+            text = "async generator raised StopAsyncIteration";
+        else if (PyErr_ExceptionMatches(PyExc_StopIteration) != 0)
+            text = "async generator raised StopIteration";
+        if (text != nullptr)
+            bridge::restore_exception(bridge::raised_inside(text, bridge::take_exception()));
+    }
     static root run(step_source& self) {
         try {
             co_await generator_state<T>::step(self.state_).in(self.scope());

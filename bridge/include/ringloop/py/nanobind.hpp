@@ -109,7 +109,7 @@ inline usual_answer usual_answer_to(const std::exception_ptr& failure) {
 
 // nanobind shows its translators to nobody: a function of its own throws to them. What it answers
 // itself, after them all, is left to our table.
-inline bool translate(const std::exception_ptr& failure) noexcept {
+inline bool translate(std::exception_ptr& failure) noexcept {
     try {
         std::rethrow_exception(failure);
     } catch (nanobind::python_error& from_python) {

@@ -51,7 +51,8 @@ inline bool try_translator(void (*attempt)(std::exception_ptr),
     }
 }
 
-inline bool translate(const std::exception_ptr& failure) noexcept {
+// What pybind11 throws itself.
+inline bool restore_own(const std::exception_ptr& failure) noexcept {
     try {
         std::rethrow_exception(failure);
     } catch (pybind11::error_already_set& from_python) {
@@ -61,12 +62,16 @@ inline bool translate(const std::exception_ptr& failure) noexcept {
         named.set_error();
         return true;
     } catch (...) {
-    }
-    std::exception_ptr last = failure;
-    const auto any = [&last](auto first, const auto& end) {
-        for (; first != end; ++first)
-            if (try_translator(*first, last)) return true;
         return false;
+    }
+}
+
+inline bool try_translators(std::exception_ptr& failure) noexcept {
+    // One that answers sets an exception; one that is done without ends the search, too.
+    bool answered = false;
+    const auto any = [&](auto first, const auto& end) {
+        for (; !answered && first != end; ++first) answered = try_translator(*first, failure);
+        return answered && PyErr_Occurred() != nullptr;
     };
     // The last of the global ones is pybind11's own, for everything: our table stands for it.
     const auto among = [&any](const auto& global, const auto& local) {
@@ -80,6 +85,10 @@ inline bool translate(const std::exception_ptr& failure) noexcept {
     return among(pybind11::detail::get_internals().registered_exception_translators,
                  pybind11::detail::get_local_internals().registered_exception_translators);
 #endif
+}
+
+inline bool translate(std::exception_ptr& failure) noexcept {
+    return restore_own(failure) || try_translators(failure) || restore_own(failure);
 }
 
 }  // namespace detail

@@ -87,6 +87,7 @@ struct awaitable {
     PyObject* outcome;    // the value or the exception
     PyObject* message;    // cancel(msg=…)
     PyObject* site;       // where it was made, in debug mode: lines of a traceback
+    PyObject* traceback;  // of the exception, as it came: each raise goes on from there
     PyObject* weak_references;
     awaitable* previous;  // the host's list of pending ones
     awaitable* next;
@@ -126,6 +127,7 @@ struct awaitable {
 
   private:
     friend class loop_host;
+    void fail(ref exception) noexcept;
     void link(loop_host& to) noexcept;
     void unlink() noexcept;
     void cancel_from_elsewhere() noexcept;

@@ -63,6 +63,16 @@ inline void restore_exception(ref exception) noexcept {
 #endif
 }
 
+// RuntimeError(text), whose cause and context `exception` is: for what must not leave a coroutine
+// or an iterator as it is.
+[[nodiscard]] inline ref raised_inside(const char* text, ref exception) noexcept {
+    PyErr_SetString(PyExc_RuntimeError, text);
+    ref made = take_exception();
+    PyException_SetContext(made.get(), Py_NewRef(exception.get()));
+    PyException_SetCause(made.get(), exception.release());
+    return made;
+}
+
 // A C function as PyMethodDef wants it, whatever its calling convention.
 template <typename Function>
 [[nodiscard]] PyCFunction method(Function* function) noexcept {
