@@ -381,6 +381,35 @@ def test_a_python_task_may_refuse_the_cancel(calls: Any, on_host: Run) -> None:
     on_host(main())
 
 
+def test_a_python_task_that_refused_a_cancel_hears_of_the_next(calls: Any, on_host: Run) -> None:
+    """The second cancel used to get lost: the await went on until the task ended by itself."""
+    async def main() -> None:
+        heard: list[int] = []
+        begun = asyncio.Event()
+
+        async def stays() -> None:
+            for number in range(3):
+                try:
+                    begun.set()
+                    await asyncio.sleep(3600)
+                except asyncio.CancelledError:
+                    heard.append(number)
+
+        for wait in (calls.wait_for, calls.wait_later_for):
+            task = asyncio.ensure_future(wait(stays()))
+            for number in range(3):
+                await begun.wait()
+                begun.clear()
+                assert heard == list(range(number))
+                task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert heard == [0, 1, 2]
+            heard.clear()
+
+    on_host(main())
+
+
 def test_groups_of_native_tasks_call_python(calls: Any, on_host: Run) -> None:
     async def main() -> None:
         seen: list[int] = []

@@ -156,3 +156,20 @@ def test_cancels_at_every_stage_leave_nothing(on_host: Run) -> None:
         kinds.close()
 
     on_host(main())
+
+
+def test_a_loop_closes_though_a_shielded_section_waits_for_python(on_host: Run) -> None:
+    """close() used to wait for ever: for a future of the loop that it closes."""
+    loop = on_host.new_loop()
+    task = loop.create_task(ends.awaits_in_any_case(loop.create_future()))
+
+    async def later() -> None:
+        await loop.create_future()
+
+    other = loop.create_task(ends.calls_in_any_case(later, 5_000))
+    loop.run_until_complete(asyncio.sleep(0))
+    assert ends.alive() == 2
+    loop.close()
+    assert ends.alive() == 0
+    for each in (task, other):
+        each._log_destroy_pending = False

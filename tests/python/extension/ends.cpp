@@ -85,6 +85,16 @@ rl::task<rl::py::ref> awaits(rl::py::ref thing) {
     const counted one;
     co_return co_await rl::py::await(std::move(thing));
 }
+rl::task<rl::py::ref> awaits_in_any_case(rl::py::ref thing) {
+    co_return co_await rl::shield(awaits(std::move(thing)));
+}
+rl::task<rl::py::ref> calls_in_any_case(rl::py::function makes, int delay_us) {
+    co_return co_await rl::shield([](rl::py::function makes_it, int us) -> rl::task<rl::py::ref> {
+        const counted one;
+        co_await rl::sleep_for(std::chrono::microseconds(us));
+        co_return co_await makes_it.call<rl::py::ref>();
+    }(std::move(makes), delay_us));
+}
 rl::task<int> calls(rl::py::function function) {
     const counted one;
     co_return co_await function.call<int>(1);
@@ -153,6 +163,8 @@ PYBIND11_MODULE(bridge_ends, m) {
     rl::py::def<&finishes_in_any_case>(m, "finishes_in_any_case");
     rl::py::def<&fails>(m, "fails");
     rl::py::def<&awaits>(m, "awaits");
+    rl::py::def<&awaits_in_any_case>(m, "awaits_in_any_case");
+    rl::py::def<&calls_in_any_case>(m, "calls_in_any_case");
     rl::py::def<&calls>(m, "calls");
     rl::py::def<&keeps>(m, "keeps");
     rl::py::def<&numbers>(m, "numbers");

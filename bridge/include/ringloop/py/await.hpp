@@ -3,8 +3,9 @@
 //
 // It runs as a task of the same loop, in a copy of the outer await's context. Cancel: a stop
 // request cancels that task, and the coroutine goes on when Python has confirmed:
-// operation_cancelled, or what the task ended with all the same. What it raises is thrown as
-// py::error. Where the loop is closed meanwhile: operation_cancelled, without the task's end.
+// operation_cancelled, or what the task ended with all the same. Each further cancel of the outer
+// await cancels it again, as it may have refused the first. What it raises is thrown as py::error.
+// Where the loop is closed meanwhile: operation_cancelled, without the task's end.
 //
 // Thread: the loop's; the coroutine goes on with the GIL, until its next wait.
 #pragma once
@@ -48,8 +49,9 @@ struct future_wait : posted, std::enable_shared_from_this<future_wait> {
                                     : ref();
         if (!answer) throw error::take();
     }
-    // A stop may come without the GIL: the future is cancelled in the host phase. Once.
+    // A stop may come without the GIL: the future is cancelled in the host phase.
     void cancel_later() noexcept {
+        if (on_its_way_) return;
         on_its_way_ = shared_from_this();
         source.host().native().post_host(*this);
     }
@@ -95,30 +97,41 @@ struct future_wait : posted, std::enable_shared_from_this<future_wait> {
     std::shared_ptr<future_wait> on_its_way_;
 };
 
-// Waits until the future is done; a stop cancels it.
-class future_await : private stop_waiter {
+// Waits until the future is done; a stop cancels it, and each cancel of the await after that.
+class future_await : private stop_waiter, private python_wait {
   public:
     explicit future_await(future_wait& wait) noexcept
-        : stop_waiter(&future_await::stop), wait_(wait) {}
+        : stop_waiter(&future_await::stop), python_wait(&future_await::again), wait_(wait) {}
     [[nodiscard]] bool await_ready() const noexcept { return wait_.done; }
     template <class Promise>
     void await_suspend(std::coroutine_handle<Promise> handle) noexcept {
         wait_.waiting = handle;
-        stop_scope* scope = ringloop::detail::scope_of(handle);
-        wait_.source.host().native().note_wait(scope);
-        if (scope == nullptr) return;
-        if (scope->stop_requested())
+        scope_ = ringloop::detail::scope_of(handle);
+        wait_.source.host().native().note_wait(scope_);
+        wait_.source.add(*this);
+        if (scope_ == nullptr) return;
+        if (scope_->stop_requested())
             wait_.cancel_later();
         else
-            scope->add(*this);
+            scope_->add(*this);
     }
-    void await_resume() noexcept { unlink(); }
+    void await_resume() noexcept {
+        stop_waiter::unlink();
+        python_wait::unlink();
+    }
 
   private:
+    // A shielded one hears of no cancel, but its loop may end.
+    static void again(python_wait& waiter) noexcept {
+        const auto& self = static_cast<future_await&>(waiter);
+        const bool stopped = self.scope_ != nullptr && self.scope_->stop_requested();
+        if (stopped || self.wait_.source.host().ended()) self.wait_.cancel_later();
+    }
     static void stop(stop_waiter& waiter) noexcept {
         static_cast<future_await&>(waiter).wait_.cancel_later();
     }
     future_wait& wait_;
+    stop_scope* scope_ = nullptr;
 };
 
 [[nodiscard]] inline ref as_future(PyObject* object, task_base& source) {
@@ -151,6 +164,13 @@ class future_await : private stop_waiter {
     return made;
 }
 
+// Else a coroutine would warn that it was never awaited.
+inline void close_unawaited(PyObject* object) noexcept {
+    if (PyCoro_CheckExact(object) == 0) return;
+    const ref answer = ref::steal(PyObject_CallMethod(object, "close", nullptr));
+    if (!answer) PyErr_WriteUnraisable(object);
+}
+
 [[nodiscard]] inline task_base& needed(task_base* source) {
     if (source == nullptr)
         throw std::logic_error("ringloop::py::await(): no Python await leads to this coroutine");
@@ -173,6 +193,10 @@ class future_await : private stop_waiter {
     if (scope != nullptr && scope->stop_requested()) throw operation_cancelled();
     co_await hold_gil();
     detail::task_base& source = detail::needed(co_await detail::find_source());
+    if (source.host().ended()) {  // behind a shield: nobody would run it
+        detail::close_unawaited(object.get());
+        throw operation_cancelled();
+    }
     const auto wait =
         std::make_shared<detail::future_wait>(source, detail::as_future(object.get(), source));
     wait->attach();

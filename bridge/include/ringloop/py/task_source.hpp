@@ -34,6 +34,38 @@
 
 namespace ringloop::py::detail {
 
+// A wait for something of Python's (await.hpp), known to the await that it stands under. Destroyed
+// while it is linked it takes itself out. GIL.
+class python_wait {
+  public:
+    python_wait(const python_wait&) = delete;
+    python_wait& operator=(const python_wait&) = delete;
+    // Another cancel came, or the loop is closing.
+    void cancel_again() noexcept { again_(*this); }
+    void link(python_wait*& all) noexcept {
+        to_ = &all;
+        next_ = all;
+        if (next_ != nullptr) next_->to_ = &next_;
+        all = this;
+    }
+    [[nodiscard]] python_wait* next() const noexcept { return next_; }
+
+  protected:
+    explicit python_wait(void (*again)(python_wait&) noexcept) noexcept : again_(again) {}
+    ~python_wait() { unlink(); }
+    void unlink() noexcept {
+        if (to_ == nullptr) return;
+        *to_ = next_;
+        if (next_ != nullptr) next_->to_ = to_;
+        to_ = nullptr;
+    }
+
+  private:
+    void (*again_)(python_wait&) noexcept;
+    python_wait** to_ = nullptr;
+    python_wait* next_ = nullptr;
+};
+
 // What does not depend on the coroutine's type.
 class task_base : public bridge::source {
   public:
@@ -44,7 +76,10 @@ class task_base : public bridge::source {
     void request_cancel() noexcept final {
         {
             const scheduler::entry inside(host_->native());
-            scope_.request_stop();
+            if (scope_.stop_requested())
+                cancel_waits();
+            else
+                scope_.request_stop();
         }
         host_->submitted();
     }
@@ -73,6 +108,8 @@ class task_base : public bridge::source {
     [[nodiscard]] bridge::loop_host& host() noexcept { return *host_; }
     // Debug mode: where its awaitable was made, as lines of a traceback; null: not known.
     [[nodiscard]] const std::string* site() const noexcept { return site_.get(); }
+    // From here to its end the wait hears of each further cancel, and of the loop's end. GIL.
+    void add(python_wait& wait) noexcept { wait.link(waits_); }
     // Keeps the bound object of a member coroutine alive. GIL.
     void keep(ref object) noexcept { self_ = std::move(object); }
 
@@ -119,6 +156,9 @@ class task_base : public bridge::source {
               self(source) {}
         task_base& self;
     };
+    void cancel_waits() noexcept {
+        for (python_wait* each = waits_; each != nullptr; each = each->next()) each->cancel_again();
+    }
     void ended() noexcept {
         host_->native().note_end(this);
         if (inside_start_)
@@ -134,6 +174,7 @@ class task_base : public bridge::source {
     bridge::loop_host* host_ = nullptr;
     bridge::awaitable* owner_ = nullptr;
     std::coroutine_handle<root::promise_type> root_;
+    python_wait* waits_ = nullptr;
     return_home home_{*this};
     ref self_;
     ref context_;
@@ -184,6 +225,7 @@ inline void task_base::collect() noexcept {
     {
         const scheduler::entry inside(native);
         scope_.request_stop();
+        cancel_waits();
     }
     while (!owner.done() && host.is_patient()) {
         PyThreadState* const thread = PyEval_SaveThread();
