@@ -70,8 +70,7 @@ async def attach(
             f"attach() makes transports of ringloop's loop, and this one is {loop!r}: there use "
             "loop.connect_accepted_socket()"
         )
-    fd = _owners.number_of(sock)
-    _owners.check_free(fd, "attach()")
+    fd = _owners.check_giver(sock, "attach()")
     own = socket.socket(fileno=fd) if isinstance(sock, OwnedFd) else sock
     try:
         _check_socket(own)
@@ -160,9 +159,8 @@ async def send_handle(channel: socket.socket, fd: Any, *, keep: bool = False) ->
     """
     while True:
         _check_channel(channel, "send_handle()")
-        number = _owners.number_of(fd)
-        check_open(number)
-        _owners.check_free(number, "send_handle()")
+        check_open(_owners.number_of(fd))
+        number = _owners.check_giver(fd, "send_handle()")
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [number]))]
         try:
             channel.sendmsg([b"\x01"], rights, socket.MSG_NOSIGNAL)

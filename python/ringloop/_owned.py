@@ -57,6 +57,12 @@ class OwnedFd:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"{self!r} cannot be copied or pickled: a descriptor has one owner; os.dup() makes "
+            "another, ringloop.send_handle() brings it to another process"
+        )
+
     def __repr__(self) -> str:
         return f"<OwnedFd {self._fd if self._fd >= 0 else 'closed'}>"
 

@@ -8,14 +8,16 @@ thread; what other threads do meanwhile may or may not be in the answer.
 from __future__ import annotations
 
 import os
+import socket
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from . import _native
 from ._native import FdConflictError
-from ._owned import check_open, held_by_handles
+from ._owned import OwnedFd, check_open, held_by_handles
 
 _EPOLL = "anon_inode:[eventpoll]"
 
@@ -142,23 +144,41 @@ def all_owned() -> dict[int, list[FdOwner]]:
 def check_free(fd: int, wanted_by: str, kinds: tuple[str, ...] = ()) -> None:
     """FdConflictError if somebody (of `kinds`, if there are any) has the descriptor."""
     for _, kind, holder, _, state in _native.owners(fd):
-        if kinds and kind not in kinds:
-            continue
-        held_by = f"{kind} {holder!r} ({state})"
-        error = FdConflictError(
-            f"File descriptor {fd} is used by {held_by}, and wanted by {wanted_by}: whoever has it "
-            "must give it up first (close it, or ringloop.detach())"
-        )
-        error.fd, error.held_by, error.wanted_by = fd, held_by, wanted_by
-        raise error
+        if not kinds or kind in kinds:
+            raise _conflict(fd, f"{kind} {holder!r} ({state})", wanted_by)
+
+
+def check_giver(given: Any, wanted_by: str) -> int:
+    """The descriptor that `given` may give away: FdConflictError if somebody else has it, a loop or
+    another object that closes it."""
+    fd = number_of(given)
+    check_free(fd, wanted_by)
+    if not isinstance(given, OwnedFd):
+        for _, name in held_by_handles(fd):
+            raise _conflict(fd, f"handle {name} (open)", wanted_by)
+    return fd
+
+
+def _conflict(fd: int, held_by: str, wanted_by: str) -> FdConflictError:
+    error = FdConflictError(
+        f"File descriptor {fd} is used by {held_by}, and wanted by {wanted_by}: whoever has it "
+        "must give it up first (close it, or ringloop.detach())"
+    )
+    error.fd, error.held_by, error.wanted_by = fd, held_by, wanted_by
+    return error
 
 
 def give_up(given: Any, wanted_by: str) -> int:
     """The descriptor of a socket or an OwnedFd, which is the caller's now: `given` has none any
-    more. FdConflictError, and nothing has changed, if a loop of this process has it."""
-    number = number_of(given)
-    check_free(number, wanted_by)
-    return int(given.detach())
+    more. FdConflictError if a loop of this process has it, TypeError for other objects, also those
+    that look alike (a file gives up another file); then nothing has changed."""
+    tls: Any = sys.modules.get("ssl")  # not imported: then nobody has a socket of it
+    if tls is not None and isinstance(given, tls.SSLSocket):
+        raise TypeError(f"{wanted_by} takes no SSLSocket: its keys and its records stay with it")
+    if not isinstance(given, (socket.socket, OwnedFd)):
+        raise TypeError(f"{wanted_by} takes a socket or an OwnedFd, not {given!r}")
+    check_giver(given, wanted_by)
+    return given.detach()
 
 
 def _owner(kind: str, holder: Any, loop: Any, state: str) -> FdOwner:

@@ -9,6 +9,7 @@ Thread: the loop's, except close(): any.
 from __future__ import annotations
 
 import fcntl
+import operator
 import os
 import warnings
 from typing import Any, NamedTuple
@@ -47,19 +48,23 @@ class SharedHandle(_native.HandleCore):
     _alive = -1  # made by share()
 
     def __init__(self, *, lanes: int = 1, slots: int = 1024) -> None:
+        if hasattr(self, "_memory"):
+            raise RuntimeError("SharedHandle.__init__() was called before")
+        slots = operator.index(slots)
         slots = 1 << (slots - 1).bit_length() if slots > 0 else slots
         size = _native._handle_memory_size(lanes, slots)
-        self._memory = os.memfd_create("ringloop-handle", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        memory = os.memfd_create("ringloop-handle", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
-            os.ftruncate(self._memory, size)
+            os.ftruncate(memory, size)
             # Whoever has it mapped need not fear that it shrinks.
             seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-            fcntl.fcntl(self._memory, fcntl.F_ADD_SEALS, seals)
-            self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            fcntl.fcntl(memory, fcntl.F_ADD_SEALS, seals)
+            wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         except BaseException:
-            os.close(self._memory)
+            os.close(memory)
             raise
-        self._open(self._memory, self._wake, lanes, slots)
+        self._open(memory, wake, lanes, slots)
+        self._memory, self._wake = memory, wake
 
     def share(self) -> HandleDescriptors:
         """The descriptors for other processes. RuntimeError once it is closed; OSError where the

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -139,6 +140,26 @@ async def test_a_refused_call_leaves_descriptors_where_they_were():
         assert near.fileno() >= 0
     with pytest.raises(ValueError, match="closed"):
         ends.answer(near)
+
+
+def test_only_what_has_a_descriptor_to_give_gives_one() -> None:
+    """A file used to lose its descriptor in the call that refused it, a TLS socket its keys, and a
+    number too large was taken for that of another file."""
+    class Alike:
+        def fileno(self) -> int:
+            return 0
+
+        def detach(self) -> int:
+            return 1 << 32
+
+    with open(os.devnull, "rb") as file, pair() as (near, far), \
+            ssl.create_default_context().wrap_socket(
+                near, do_handshake_on_connect=False, server_hostname="x") as wrapped:
+        for given in (file, Alike(), wrapped):
+            with pytest.raises(TypeError, match="native code takes (a socket|no SSLSocket)"):
+                ends.answer(given)
+        assert file.read() == b"" and wrapped.fileno() >= 0
+    os.fstat(0)
 
 
 # ---- between the rings of one process

@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import errno
 import multiprocessing.reduction
 import os
+import pickle
 import resource
 import socket
 import subprocess
@@ -61,6 +63,33 @@ def test_one_that_is_lost_is_closed_with_a_warning():
     with pytest.warns(ResourceWarning, match=f"unclosed <OwnedFd {fd}>"):
         del owned
     assert not is_open(fd)
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_one_that_could_be_copied_would_be_closed_twice(way):
+    """A copy had the same descriptor, and closed it: by then it may be a stranger's."""
+    with opened() as owned:
+        with pytest.raises(TypeError, match="has one owner"):
+            way(owned)
+
+
+async def test_what_a_handle_will_close_is_nobody_else_s_to_give():
+    """Its number used to be sent, and closed; the OwnedFd then closed whatever had it next."""
+    a, b = socket.socketpair()
+    a.setblocking(False)
+    with a, b, ringloop.OwnedFd(a.detach()) as owned:
+        channel, end = socket.socketpair()
+        channel.setblocking(False)
+        with channel, end:
+            with pytest.raises(ringloop.FdConflictError, match=r"by handle <OwnedFd \d+> \(open"):
+                await ringloop.send_handle(channel, owned.fileno())
+        with pytest.raises(ringloop.FdConflictError, match=r"by handle .* by attach\(\)"):
+            stolen = socket.socket(fileno=owned.fileno())
+            try:
+                await ringloop.attach(stolen, asyncio.Protocol)
+            finally:
+                stolen.detach()
+        assert is_open(owned.fileno())
 
 
 # ---- the way over a socket

@@ -274,7 +274,8 @@ static inline int ringloop_handle_fail(ringloop_handle* handle, ringloop_token t
  * Complete it all the same, or its slot stays reserved. Any thread. */
 static inline int ringloop_handle_wanted(const ringloop_handle* handle, ringloop_token token) {
     const uint32_t* wanted = handle->wanted;
-    if (!ringloop_handle_has_token(handle, token)) return 0;
+    if (!ringloop_handle_has_token(handle, token) || ringloop_token_generation(token) == 0)
+        return 0;
     wanted += (size_t)ringloop_token_lane(token) * handle->slots + ringloop_token_slot(token);
     return __atomic_load_n(wanted, __ATOMIC_RELAXED) == ringloop_token_generation(token) &&
            __atomic_load_n(&handle->header->closed, __ATOMIC_ACQUIRE) == 0;

@@ -244,8 +244,8 @@ const char* attach_text(int error) noexcept {
 PyObject* attach(PyObject*, PyObject* args) {
     int fds[3] = {-1, -1, -1};
     long lane = 0;
-    if (PyArg_ParseTuple(args, "iiil", &fds[0], &fds[1], &fds[2], &lane) == 0) return nullptr;
-    auto* made = PyObject_New(producer_object, producer_type);
+    const bool parsed = PyArg_ParseTuple(args, "iiil", &fds[0], &fds[1], &fds[2], &lane) != 0;
+    auto* made = parsed ? PyObject_New(producer_object, producer_type) : nullptr;
     if (made == nullptr) {
         for (const int fd : fds) shared_handle::close_descriptor(fd);
         return nullptr;

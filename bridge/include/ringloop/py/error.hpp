@@ -91,8 +91,8 @@ inline void note_frame(const char* name) noexcept {
     bridge::restore_exception(std::move(exception));
 }
 
-// The binding tool's own table, and its users': true where it has set an exception. What it does not
-// know stays in `failure`, which a translator may have made another of. Null: there is none.
+// The binding tool's own table, and its users': true where it has set an exception. What it does
+// not know stays in `failure`, which a translator may have made another of. Null: there is none.
 using translator = bool (*)(std::exception_ptr& failure) noexcept;
 
 // Sets it again if it came from Python: false otherwise.
@@ -135,8 +135,8 @@ inline constexpr int reasons_max = 64;  // of reasons of reasons: a chain has an
     return static_cast<bool>(each);
 }
 
-// What it was thrown for becomes its __cause__, by the same table. An exception of Python's that has
-// a cause keeps it.
+// What it was thrown for becomes its __cause__, by the same table. An exception of Python's that
+// has a cause keeps it.
 inline void raise_with_reasons(const std::exception_ptr& failure, translator translate,
                                int depth) noexcept {
     bridge::ref reason;
