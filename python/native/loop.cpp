@@ -396,7 +396,8 @@ void loop_tear_down(loop_object* loop) noexcept {
         loop_clear_queues(loop);
     }
     unlink(loop);
-    if (state.host->left_behind()) {  // threads still come back to both
+    // Threads still come back to both; or what was in flight is the parent's, and points here.
+    if (state.host->left_behind() || state.forked) {
         static_cast<void>(state.host.release());
         static_cast<void>(state.native.release());
     }

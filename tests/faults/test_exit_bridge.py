@@ -33,7 +33,8 @@ def several(exits: list[tuple[str, str, str]]) -> None:
 
 @pytest.mark.time_limit(900)
 def test_exits_with_native_work_in_flight_are_silent_and_quick() -> None:
-    # Not a fork inside of uvloop: libuv aborts in the child, where a guest's ring is closed.
+    # Not a fork inside of uvloop: it goes on in the child, where no loop is the running one, so
+    # new awaits are refused, and Python tells of coroutines that they were given.
     every = [each for each in itertools.product(WAYS, STATES, LOOPS)
              if (each[0], each[2]) != ("fork", "uvloop")]
     # A part of them by chance: a failure is told with the way, the state and the loop.

@@ -61,6 +61,13 @@ int awaitable::start() noexcept {
     if (!running) return -1;
     loop_host* to = host_of(running.get());
     if (to == nullptr) return -1;
+    if (to->ended()) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        to->is_parents() ? "this event loop belongs to the parent of this process: "
+                                           "a forked child needs one of its own"
+                                         : "Event loop is closed");
+        return -1;
+    }
     loop = running.release();
     to->thread = PyThread_get_thread_ident();
     now = state::pending;
@@ -117,7 +124,7 @@ void awaitable::run_callbacks(loop_host& on) noexcept {
     const ref first = ref::steal(std::exchange(callback, nullptr));
     const ref first_context = ref::steal(std::exchange(context, nullptr));
     const ref more = ref::steal(std::exchange(callbacks, nullptr));
-    if (on.ended()) return;  // the loop is closed: nobody could run them
+    if (!on.runs_callbacks()) return;
     PyObject* const told = now == state::value ? value_for(first.get(), object()) : object();
     if (on.call_soon(first.get(), told, first_context.get()) < 0)
         PyErr_WriteUnraisable(first.get());
@@ -161,8 +168,22 @@ bool awaitable::cancel(PyObject* why) noexcept {
         return true;
     }
     const ref keep = ref::share(object());
-    if (work != nullptr) work->request_cancel();  // null: it belongs to the parent of this process
+    if (work != nullptr)
+        work->request_cancel();
+    else
+        end_in_child();
     return true;
+}
+
+// The work belongs to the parent of this process; who waits here goes on.
+void awaitable::end_in_child() noexcept {
+    const ref flight = ref::steal(object());
+    const ref saved = take_exception();
+    now = state::cancelled;
+    if (loop_host* const on = loop != nullptr ? host_of(loop) : nullptr; on != nullptr)
+        run_callbacks(*on);
+    PyErr_Clear();  // a loop that is closed by now
+    if (saved) restore_exception(ref::share(saved.get()));
 }
 
 void awaitable::leave() noexcept {

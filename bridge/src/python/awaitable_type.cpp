@@ -165,13 +165,23 @@ void stop_iteration(PyObject* value) noexcept {
     restore_exception(std::move(stop));
 }
 
+// Its await was refused: nobody forgot it, so nothing is to be told of it.
+void end_unstarted(awaitable& self) noexcept {
+    ref refusal = take_exception();
+    self.cancel(nullptr);
+    restore_exception(std::move(refusal));
+}
+
 PySendResult step(PyObject* object, PyObject* /*sent*/, PyObject** out) {
     awaitable& self = self_of(object);
     *out = nullptr;
     const bool was_pending = self.now == awaitable::state::pending;
     if (self.now == awaitable::state::idle) {
         self.awaited = true;
-        if (self.start() < 0) return PYGEN_ERROR;
+        if (self.start() < 0) {
+            end_unstarted(self);
+            return PYGEN_ERROR;
+        }
     }
     if (self.done()) {
         if (self.shared) {

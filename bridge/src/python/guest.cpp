@@ -37,6 +37,9 @@ class guest final : public loop_host {
 
     int call_soon(PyObject* callback, PyObject* argument, PyObject* context) noexcept override;
     void submitted() noexcept override;
+    [[nodiscard]] bool runs_callbacks() const noexcept override {
+        return !ended() || is_parents();  // the foreign loop goes on in a forked child
+    }
     // Delivers what is there and announces the sleep in the foreign poller.
     void turn() noexcept;
     // The foreign loop called: its other work has had its share of the thread.
@@ -46,7 +49,8 @@ class guest final : public loop_host {
         timer_ns_ = no_deadline;
     }
     [[nodiscard]] PyObject* alive_loop() const noexcept;
-    // Ends all that is in flight and deletes the guest, unless threads still come back to it.
+    // Ends all that is in flight and deletes the guest, unless threads still come back to it or it
+    // is that of this process's parent.
     void end() noexcept;
 
     PyObject* weak_loop = nullptr;
@@ -90,10 +94,9 @@ guest*& host_in(PyObject* object) noexcept {
 // ---- the host
 
 void guest::end() noexcept {
-    const bool forgotten = ended();  // in a forked child
     end_all();
-    if (left_behind()) return;
-    while (!forgotten && native().has_host_work()) native().run_host();  // accepted posts (capi.h)
+    if (left_behind() || is_parents()) return;  // what was in flight still points here
+    while (native().has_host_work()) native().run_host();  // accepted posts (capi.h)
     delete this;
 }
 
@@ -246,7 +249,7 @@ void forget_guests_after_fork() {
     registry& all = known();
     for (auto& [loop, host] : all.guests) {
         host->forget_after_fork();
-        host->native().abandon_after_fork();
+        host->native().abandon_to_poller_after_fork();  // or libuv aborts: it polls the ring still
     }
     all.cached_loop = nullptr;
     all.cached = nullptr;

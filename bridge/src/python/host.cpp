@@ -54,7 +54,7 @@ loop_link* loop_host::link() noexcept {
 
 void loop_host::end_all() noexcept {
     ended_ = true;
-    if (link_ != nullptr) link_->end();
+    if (link_ != nullptr && !is_parents_) link_->end();
     // All are asked before one is waited for: they may stand in each other's way.
     std::vector<ref> all;
     for (awaitable* each = pending_; each != nullptr; each = each->next)
@@ -81,9 +81,10 @@ int loop_host::traverse(visitproc visit, void* context) noexcept {
 }
 
 void loop_host::forget_after_fork() noexcept {
-    ended_ = true;
+    ended_ = is_parents_ = true;
     posting_.store(0, std::memory_order_relaxed);  // threads that the child does not have
     if (link_ != nullptr) link_->forget();
+    for (awaitable* each = pending_; each != nullptr; each = each->next) each->work->left_behind();
     leave_pending();  // their kernel half is the parent's
 }
 

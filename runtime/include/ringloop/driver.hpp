@@ -139,6 +139,9 @@ class driver {
     // In a forked child: closes the descriptors and forgets what was in flight, without touching
     // the parent's ring.
     virtual void abandon_after_fork() noexcept = 0;
+    // The same where a poller of the child's still has pollable_fd(): a descriptor that never
+    // becomes readable has its number from here on, until this is destroyed.
+    virtual void abandon_to_poller_after_fork() noexcept { abandon_after_fork(); }
 
     // ---- the receive pool
     [[nodiscard]] std::byte* buffer(buffer_id id) const noexcept {

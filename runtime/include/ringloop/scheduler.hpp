@@ -134,6 +134,7 @@ class scheduler {
     // In a forked child: see driver::abandon_after_fork(). Threads that were posting at the fork
     // are not there to be waited for.
     void abandon_after_fork() noexcept;
+    void abandon_to_poller_after_fork() noexcept;  // likewise
 
   private:
     friend class detail::resident;

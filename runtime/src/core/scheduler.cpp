@@ -91,6 +91,11 @@ void scheduler::abandon_after_fork() noexcept {
     driver_->abandon_after_fork();
 }
 
+void scheduler::abandon_to_poller_after_fork() noexcept {
+    posting_.store(0, std::memory_order_relaxed);
+    driver_->abandon_to_poller_after_fork();
+}
+
 scheduler* scheduler::current() noexcept {
     return detail::current_scheduler;
 }

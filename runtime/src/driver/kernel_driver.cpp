@@ -1,6 +1,7 @@
 // kernel_driver: see the header. Each verb is one system call.
 #include "driver/kernel_driver.hpp"
 
+#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -12,6 +13,7 @@
 #include <cerrno>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include "driver/non_blocking.hpp"
 #include "ringloop/memory.hpp"
@@ -94,6 +96,7 @@ kernel_driver::kernel_driver(const driver_config& config) {
 }
 
 kernel_driver::~kernel_driver() {
+    if (placeholder_fd_ >= 0) ::close(placeholder_fd_);
     if (abandoned_) return;
     unmap_memory(pool_memory_, pool_bytes_);
     ::close(wake_fd_);
@@ -103,6 +106,16 @@ void kernel_driver::abandon_kernel_parts() noexcept {
     ::close(wake_fd_);
     abandoned_ = true;
     forget_all();
+}
+
+// There is room for one more: some were closed just now. The child has no other thread yet.
+void kernel_driver::abandon_to_poller_after_fork() noexcept {
+    const int number = pollable_fd();
+    abandon_after_fork();
+    placeholder_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (placeholder_fd_ < 0 || placeholder_fd_ == number) return;
+    static_cast<void>(::dup3(placeholder_fd_, number, O_CLOEXEC));
+    ::close(std::exchange(placeholder_fd_, number));
 }
 
 void kernel_driver::body_signal() noexcept {

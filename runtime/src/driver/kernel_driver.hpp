@@ -33,6 +33,7 @@ class kernel_driver : public driver {
     int peer_address(int fd, sockaddr* address, socklen_t* size) noexcept override;
 
     std::int64_t now_ns() const noexcept override;
+    void abandon_to_poller_after_fork() noexcept override;
 
     void explain(std::string reason, std::vector<std::string> missing) {
         capabilities_.reason = std::move(reason);
@@ -51,6 +52,7 @@ class kernel_driver : public driver {
     void abandon_kernel_parts() noexcept;
 
     int wake_fd_ = -1;
+    int placeholder_fd_ = -1;
     bool abandoned_ = false;
     bool knows_no_signal_ = true;  // RWF_NOSIGNAL, of Linux 6.18; until it was refused
     std::size_t pool_bytes_ = 0;

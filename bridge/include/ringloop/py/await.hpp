@@ -124,6 +124,10 @@ class future_await : private stop_waiter, private python_wait {
     // A shielded one hears of no cancel, but its loop may end.
     static void again(python_wait& waiter) noexcept {
         const auto& self = static_cast<future_await&>(waiter);
+        if (self.wait_.source.host().is_parents()) {
+            self.wait_.waiting = nullptr;  // what comes of it here is nobody's
+            return;
+        }
         const bool stopped = self.scope_ != nullptr && self.scope_->stop_requested();
         if (stopped || self.wait_.source.host().ended()) self.wait_.cancel_later();
     }

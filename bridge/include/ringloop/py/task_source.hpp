@@ -40,7 +40,7 @@ class python_wait {
   public:
     python_wait(const python_wait&) = delete;
     python_wait& operator=(const python_wait&) = delete;
-    // Another cancel came, or the loop is closing.
+    // Another cancel came, the loop is closing, or the process has forked.
     void cancel_again() noexcept { again_(*this); }
     void link(python_wait*& all) noexcept {
         to_ = &all;
@@ -84,6 +84,7 @@ class task_base : public bridge::source {
         host_->submitted();
     }
     void collect() noexcept final;
+    void left_behind() noexcept final { cancel_waits(); }
     int traverse(visitproc visit, void* arg) noexcept override {
         Py_VISIT(self_.get());
         Py_VISIT(context_.get());

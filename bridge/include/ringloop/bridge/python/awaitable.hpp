@@ -61,6 +61,8 @@ class source {
     [[nodiscard]] virtual const char* name() const noexcept = 0;  // for repr()
     // Whether to be dropped unstarted deserves a warning, as a coroutine's does.
     [[nodiscard]] virtual bool warns() const noexcept { return false; }
+    // This is a forked child, where nothing of it may run any more: it is the parent's. No Python.
+    virtual void left_behind() noexcept {}
 
     // True keeps the source alive until its value has been taken, for undelivered().
     bool takes_back = false;
@@ -128,6 +130,7 @@ struct awaitable {
   private:
     friend class loop_host;
     void fail(ref exception) noexcept;
+    void end_in_child() noexcept;
     void link(loop_host& to) noexcept;
     void unlink() noexcept;
     void cancel_from_elsewhere() noexcept;

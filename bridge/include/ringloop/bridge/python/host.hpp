@@ -40,6 +40,10 @@ class loop_host {
     // left behind, for good. Nothing of this host nor of its scheduler may be freed then.
     void end_all() noexcept;
     [[nodiscard]] bool ended() const noexcept { return ended_; }
+    // This is a forked child, and the loop is its parent's.
+    [[nodiscard]] bool is_parents() const noexcept { return is_parents_; }
+    // Whether somebody still runs what call_soon() is given.
+    [[nodiscard]] virtual bool runs_callbacks() const noexcept { return !ended_; }
     // Until when source::collect() may wait for other threads.
     [[nodiscard]] std::int64_t patience_ns() const noexcept { return patience_ns_; }
     [[nodiscard]] bool is_patient() noexcept {
@@ -87,6 +91,7 @@ class loop_host {
     loop_link* link_ = nullptr;         // made when asked for
     slow_steps watch_{{&loop_host::tell_slow_step, 0}, this};
     bool ended_ = false;
+    bool is_parents_ = false;
     bool left_behind_ = false;
     std::int64_t patience_ns_ = no_deadline;
 };
