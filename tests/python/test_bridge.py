@@ -58,6 +58,22 @@ def test_what_does_not_wait_costs_no_turn(calls: Any, on_host: Run) -> None:
     on_host(main())
 
 
+def test_native_timers_are_on_time_however_many_began_before(calls: Any, on_host: Run) -> None:
+    """Under a foreign loop, from the ninth await of a turn on, none was set: what ended at once by
+    a timer then waited for ever, and a short one for the first long one."""
+    async def main() -> None:
+        for _ in range(50):
+            assert await calls.wait(0, "at once") == "at once"
+        waits = [(24 * 3600_000, "long")] * 20 + [(1, "short")]
+        tasks = [asyncio.ensure_future(calls.wait(*each)) for each in waits]
+        assert await tasks.pop() == "short"
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    on_host(main())
+
+
 def test_bad_arguments_are_refused_at_the_call(calls: Any) -> None:
     with pytest.raises(TypeError, match="incompatible function arguments"):
         calls.add("one")

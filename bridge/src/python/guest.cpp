@@ -147,6 +147,7 @@ void guest::submitted() noexcept {
     } else {
         native().io().flush();
         if (has_work()) call_again();
+        arm_timer();  // of what was just begun: no turn will look at it before
     }
 }
 
