@@ -44,6 +44,25 @@ def test_dev_takes_every_python_that_the_package_says_it_is_for() -> None:
     assert {path.stem for path in lists} == said
 
 
+def test_who_names_a_sized_integer_includes_its_header(tree: list[source.Source]) -> None:
+    """A load client had <cstdint> by way of GCC 12's own headers; GCC 16's no longer bring it."""
+    include = re.compile(r'(?m)^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+    included = {each.path: set(include.findall(each.text)) for each in tree if each.is_cpp}
+    named = re.compile(r"\bstd::u?int(?:\d+|ptr)_t\b")
+    provided = {path for path, names in included.items() if names & {"cstdint", "stdint.h"}}
+
+    def has_it(path: str, on_the_way: frozenset[str] = frozenset()) -> bool:
+        beside = path.rpartition("/")[0]
+        below = {other for name in included[path] for other in (
+            [f"{beside}/{name}"] if f"{beside}/{name}" in included
+            else [each for each in included if each.endswith("/" + name)])}
+        return path in provided or any(has_it(each, on_the_way | {path})
+                                       for each in below - on_the_way)
+
+    users = [each.path for each in tree if each.is_cpp and named.search(each.code)]
+    assert users and [path for path in users if not has_it(path)] == []
+
+
 LIBRARIES = ("libringloop.a", "libringloop_testing.a", "libringloop_kernels.a")
 
 
