@@ -4,8 +4,8 @@ Each module runs in a process of its own, two at a time; a process that dies or 
 the test it was in, and the rest goes on in a new one. A test that failed runs once more, alone, as
 CPython's own runner does it with -w: a pass then counts, and is shown. The list is a TOML file:
 python (the release whose counts they are), [modules] with counts that may not fall, [skip] and
-[not_run] with a reason for each (a skip "before" a release holds for older ones). No thread but
-those of the pool; nothing of a suite is imported.
+[not_run] with a reason for each (a skip "before" a release holds for older ones, one "since" a
+release for it and newer ones). No thread but those of the pool; nothing of a suite is imported.
 """
 from __future__ import annotations
 
@@ -54,12 +54,16 @@ class Suite:
                 if name.startswith(f"{module}.")]
 
     def skips(self, module: str) -> list[str]:
-        """Those without `before`, and those before a release that the running one is older than."""
+        """Those whose releases, `since` one and `before` one, hold the running one."""
         here = _release(platform.python_version())
-        befores = {name: reason["before"] for name, reason in self.expected["skip"].items()
-                   if isinstance(reason, dict)}
+        limits = {name: reason for name, reason in self.expected["skip"].items()
+                  if isinstance(reason, dict)}
+
+        def holds(since: str = "0", before: str = "99", **_: str) -> bool:
+            return _release(since) <= here < _release(before)
+
         return [name for name in self.listed("skip", module)
-                if here < _release(befores.get(f"{module}.{name}", "99"))]
+                if holds(**limits.get(f"{module}.{name}", {}))]
 
 
 @dataclasses.dataclass
