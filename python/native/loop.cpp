@@ -402,7 +402,7 @@ void loop_tear_down(loop_object* loop) noexcept {
         static_cast<void>(state.native.release());
     }
     state.host.reset();
-    state.native.reset();
+    if (state.native) scheduler::end(std::move(state.native));
 }
 
 int raise_closed(loop_object* loop) noexcept {

@@ -117,7 +117,7 @@ def test_a_cancelled_call_lets_its_array_go(calls: Any, on_host: Run) -> None:
 @pytest.mark.parametrize("wrong", (
     array.array("f", [1.0]), array.array("I", [1]), array.array("q", [1]), b"1234", [1, 2], None,
     memoryview(array.array("i", range(4)))[::2], memoryview(array.array("i", [1])).toreadonly()),
-    ids=str)
+    ids=("floats", "unsigned", "longs", "bytes", "list", "None", "gaps", "read-only"))
 def test_another_array_is_refused_at_the_call(calls: Any, wrong: object) -> None:
     with pytest.raises(TypeError, match="int32"):
         calls.raised(wrong)

@@ -162,6 +162,35 @@ def test_only_what_has_a_descriptor_to_give_gives_one() -> None:
     os.fstat(0)
 
 
+# ---- objects that outlive their loop
+
+def test_a_connection_may_outlive_the_loop_that_it_was_made_on(on_host: Run) -> None:
+    """An object or an iterator with a socket in it used to crash the process when it went."""
+    async def go_on(connection: Any, steps: Any) -> None:
+        for used in (connection.receive(), connection.send("x")):
+            with pytest.raises(RuntimeError, match="its scheduler has ended"):
+                await used
+        assert [step async for step in steps] == []     # it ended with its loop
+
+    async def main() -> tuple[Any, Any]:
+        connection = ends.Connection()
+        await connection.open(near)
+        steps = ends.sizes(other)
+        far.send(b"first")
+        other_far.send(b"second")
+        assert await connection.receive() == 5
+        assert await anext(steps) == 6
+        return connection, steps
+
+    for _ in range(3):
+        with pair() as (near, far), pair() as (other, other_far):
+            connection, steps = on_host(main())
+            on_host(go_on(connection, steps))
+            del connection, steps
+            gc.collect()            # the errors have tracebacks
+            assert far.recv(1) == b"" and other_far.recv(1) == b""
+
+
 # ---- between the rings of one process
 
 def test_a_connection_goes_from_one_thread_s_loop_to_the_other_s_and_back(run: Run) -> None:

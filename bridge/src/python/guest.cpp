@@ -35,6 +35,8 @@ class guest final : public loop_host {
     guest(PyObject* loop, std::unique_ptr<scheduler> native, PyObject* object) noexcept
         : loop_host(loop, native.get()), scheduler_(std::move(native)), object_(object) {}
 
+    ~guest() override { scheduler::end(std::move(scheduler_)); }
+
     int call_soon(PyObject* callback, PyObject* argument, PyObject* context) noexcept override;
     void submitted() noexcept override;
     [[nodiscard]] bool runs_callbacks() const noexcept override {

@@ -107,7 +107,12 @@ class scheduler {
     [[nodiscard]] unsigned leases_handed_out() const noexcept { return leases_; }
     // Posts from any thread that were run here so far. Changed by this thread.
     [[nodiscard]] std::uint64_t posts_run() const noexcept { return posts_run_; }
-    void count_lease(bool taken) noexcept { leases_ += taken ? 1U : ~0U; }
+    // *this may be gone after the last one of a scheduler that has ended.
+    void count_lease(bool taken) noexcept {
+        leases_ += taken ? 1U : ~0U;
+        if (leases_ == 0 && ended_) [[unlikely]]
+            delete this;
+    }
 
     // ---- for an owner of the thread: turns until stop() is called, or nothing is left that could
     // make progress.
@@ -131,6 +136,10 @@ class scheduler {
     // Host completions and host posts that were queued when it was called, at most `max` of each;
     // the rest is left for the next call. Returns how many ran.
     std::size_t run_host(std::size_t max = SIZE_MAX) noexcept;
+    // Instead of the destructor, for hosts of objects that may outlive it with a lease in them
+    // (Python has them): it then stays, at rest, with its buffers and descriptors, until the last
+    // lease has been given back, on any one thread.
+    static void end(std::unique_ptr<scheduler> left) noexcept;
     // In a forked child: see driver::abandon_after_fork(). Threads that were posting at the fork
     // are not there to be waited for.
     void abandon_after_fork() noexcept;
@@ -143,6 +152,7 @@ class scheduler {
     void post_to(inbox& queue, posted& node) noexcept;
     void resume_watched(std::coroutine_handle<> handle);
     void end_step(void* owner) noexcept;
+    void come_to_rest() noexcept;
     void send_away() noexcept;
 
     std::unique_ptr<driver> driver_;
@@ -157,6 +167,7 @@ class scheduler {
     std::size_t held_ = 0;
     std::uint64_t posts_run_ = 0;
     unsigned leases_ = 0;
+    bool ended_ = false;
     detail::resident* residents_ = nullptr;  // detail/resident.hpp
     step_watch* watch_ = nullptr;
     void* step_owner_ = nullptr;

@@ -49,6 +49,17 @@ scheduler::scheduler(std::unique_ptr<driver> body)
     : driver_(std::move(body)), ready_(std::make_unique<ready_queue>()) {}
 
 scheduler::~scheduler() {
+    come_to_rest();
+}
+
+void scheduler::end(std::unique_ptr<scheduler> left) noexcept {
+    left->come_to_rest();
+    if (left->leases_ == 0) return;
+    left->ended_ = true;
+    static_cast<void>(left.release());  // count_lease() deletes it
+}
+
+void scheduler::come_to_rest() noexcept {
     send_away();
     driver_->retire_all();
     // A poster may have been overtaken by its own node: it is still on its way out of post().

@@ -16,6 +16,8 @@ detail::stream_state& byte_stream::state() const {
     if (state_ == nullptr || state_->socket() < 0)
         throw std::logic_error(
             "ringloop: the stream is closed, was moved from, or its scheduler has ended");
+    if (scheduler* const here = scheduler::current(); here != nullptr && here != &state_->home())
+        throw std::logic_error("ringloop: the stream belongs to another scheduler");
     return *state_;
 }
 

@@ -19,6 +19,8 @@ detail::listener_state& tcp_listener::state() const {
     if (state_ == nullptr || state_->socket() < 0)
         throw std::logic_error(
             "ringloop: the listener is closed, was moved from, or its scheduler has ended");
+    if (scheduler* const here = scheduler::current(); here != nullptr && here != &state_->home())
+        throw std::logic_error("ringloop: the listener belongs to another scheduler");
     return *state_;
 }
 

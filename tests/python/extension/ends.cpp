@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <ringloop/python.hpp>
 #include <string>
 #include <thread>
@@ -137,6 +138,31 @@ rl::task<rl::py::owned_fd> twice(rl::py::owned_fd one, rl::py::owned_fd, int) {
     co_return one;
 }
 
+// ---- objects that outlive the loop on which they were made
+
+struct connection {
+    rl::task<void> open(rl::py::owned_fd given) {
+        stream.emplace(*rl::scheduler::current(), given.release());
+        co_return;
+    }
+    // What comes with it stays on loan until the next.
+    rl::task<int> receive() {
+        chunk = co_await stream->receive();
+        co_return static_cast<int>(chunk.size());
+    }
+    rl::task<void> send(std::string text) { co_await stream->write_all(text); }
+    std::optional<rl::net::tcp_stream> stream;
+    rl::buffer_lease chunk;
+};
+rl::generator<int> sizes(rl::py::owned_fd given) {
+    rl::net::tcp_stream stream(*rl::scheduler::current(), given.release());
+    while (true) {
+        auto chunk = co_await stream.receive();
+        if (!chunk) co_return;
+        co_yield static_cast<int>(chunk.size());
+    }
+}
+
 // ---- at the interpreter's end
 
 // Completes each token, a moment after the other. The thread keeps the handle's memory for good.
@@ -171,6 +197,12 @@ PYBIND11_MODULE(bridge_ends, m) {
     rl::py::def<&answer>(m, "answer");
     rl::py::def<&answer_elsewhere>(m, "answer_elsewhere");
     rl::py::def<&twice>(m, "twice");
+    py::class_<connection> c(m, "Connection");
+    c.def(py::init<>());
+    rl::py::def<&connection::open>(c, "open");
+    rl::py::def<&connection::receive>(c, "receive");
+    rl::py::def<&connection::send>(c, "send");
+    rl::py::def<&sizes>(m, "sizes");
     static_cast<void>(other_thread());  // its thread stays: not one test's
     m.def("produce", &produce);
     m.def("alive", [] { return alive.load(); });
