@@ -191,14 +191,14 @@ def test_an_awaitable_tells_what_a_coroutine_tells(on_host: Run) -> None:
         async with reader() as read:
             work: Any = read()
             assert (work.__name__, work.__qualname__, work.cr_code.co_name) == ("read",) * 3
-            assert inspect.getcoroutinestate(work) == inspect.CORO_CREATED
+            assert inspect.getcoroutinestate(work) == work.cr_state == inspect.CORO_CREATED
             async with tasks(work) as (task,):
-                assert inspect.getcoroutinestate(work) == inspect.CORO_SUSPENDED
+                assert inspect.getcoroutinestate(work) == work.cr_state == inspect.CORO_SUSPENDED
                 assert (work.cr_frame.f_code.co_qualname, work.cr_frame.f_lineno) == ("read", 0)
                 assert work.cr_await is None and work.cr_origin is None
                 assert "coro=<read() running at <native>:0>" in repr(task)
                 assert task.get_stack()[0].f_code.co_name == "read"
-            assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
+            assert inspect.getcoroutinestate(work) == work.cr_state == inspect.CORO_CLOSED
             assert work.__name__ == "Awaitable"      # the work is gone
 
     on_host(main())

@@ -52,4 +52,12 @@ PyObject* awaitable_suspended(PyObject* object, void*) noexcept {
     return PyBool_FromLong(self_of(object).now == awaitable::state::pending);
 }
 
+// What inspect.getcoroutinestate() asks for, from CPython 3.15 on.
+PyObject* awaitable_state(PyObject* object, void*) noexcept {
+    const awaitable& self = self_of(object);
+    return PyUnicode_FromString(self.now == awaitable::state::pending ? "CORO_SUSPENDED"
+                                : self.now == awaitable::state::idle  ? "CORO_CREATED"
+                                                                      : "CORO_CLOSED");
+}
+
 }  // namespace ringloop::bridge

@@ -449,6 +449,7 @@ PyGetSetDef attributes[] = {
     {"cr_code", awaitable_code, nullptr, "Code of that name, which does nothing.", nullptr},
     {"cr_running", get_false, nullptr, "False: never on Python's stack.", nullptr},
     {"cr_suspended", awaitable_suspended, nullptr, "True while it is pending.", nullptr},
+    {"cr_state", awaitable_state, nullptr, "As inspect.getcoroutinestate() has it.", nullptr},
     {"cr_origin", get_none, nullptr, "None.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };

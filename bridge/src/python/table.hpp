@@ -29,5 +29,6 @@ PyObject* awaitable_qualified_name(PyObject* object, void*) noexcept;
 PyObject* awaitable_code(PyObject* object, void*) noexcept;
 PyObject* awaitable_frame(PyObject* object, void*) noexcept;  // None once it is done
 PyObject* awaitable_suspended(PyObject* object, void*) noexcept;
+PyObject* awaitable_state(PyObject* object, void*) noexcept;
 
 }  // namespace ringloop::bridge

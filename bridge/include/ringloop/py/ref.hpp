@@ -55,7 +55,9 @@ class ref {
   private:
     explicit ref(PyObject* object) noexcept : object_(object) {}
     static void drop(PyObject* object) noexcept {
-        if (holds_gil())
+        // Before the runtime was found nothing native runs: only an import that ends here, maybe
+        // in a subinterpreter, of which holds_gil() knows too little before CPython 3.12.
+        if (detail::found_runtime == nullptr || holds_gil())
             Py_DECREF(object);
         else
             runtime().release_later(object);
