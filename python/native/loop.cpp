@@ -294,8 +294,21 @@ PyObject* get_forked(PyObject* self, void*) noexcept {
     return PyBool_FromLong(cast(self)->state.forked);
 }
 
+// _stall_limit_ns: 0: spans are not measured.
+PyObject* get_stall_limit(PyObject* self, void*) noexcept {
+    return PyLong_FromLongLong(cast(self)->state.stalls.limit_ns());
+}
+
+int set_stall_limit(PyObject* self, PyObject* value, void*) noexcept {
+    const long long limit_ns = value != nullptr ? PyLong_AsLongLong(value) : 0;
+    if (limit_ns == -1 && PyErr_Occurred() != nullptr) return -1;
+    cast(self)->state.stalls.set_limit(limit_ns);
+    return 0;
+}
+
 PyGetSetDef properties[] = {{"_closed", get_closed, set_closed, nullptr, nullptr},
                             {"_is_parents", get_forked, nullptr, nullptr, nullptr},
+                            {"_stall_limit_ns", get_stall_limit, set_stall_limit, nullptr, nullptr},
                             {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMemberDef members[] = {

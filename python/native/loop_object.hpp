@@ -12,6 +12,7 @@
 #include "loop.hpp"
 #include "ready_queue.hpp"
 #include "ringloop/bridge/python/ref.hpp"
+#include "stall_watch.hpp"
 #include "timer_heap.hpp"
 #include "turn_limit.hpp"
 #include "turn_traffic.hpp"
@@ -65,6 +66,7 @@ struct loop_state {
     spin_policy spin;
     turn_limit limit;
     turn_traffic traffic;
+    stall_watch stalls;
     bool custom_time = false;    // time() is not ours: a subclass's, or the program set it
     bridge::ref clock;           // a virtual clock that moves the timers; null: the driver's
     std::int64_t settle_ns = 0;  // see loop_clock.cpp

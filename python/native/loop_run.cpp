@@ -29,6 +29,28 @@ bool has_ready(void* context) noexcept {
     return !static_cast<loop_object*>(context)->state.ready.empty();
 }
 
+// The loop's time since the last note went to that.
+void note_spent(loop_object* loop, stall_watch::part what) noexcept {
+    if (stall_watch& stalls = loop->state.stalls; stalls.on()) [[unlikely]]
+        stalls.mark(what, native_of(loop).now_ns());
+}
+
+// The loop looks at its I/O again. 0, or -1 with an exception set.
+int end_span(loop_object* loop) noexcept {
+    stall_watch& stalls = loop->state.stalls;
+    stall_watch::shares spent{};
+    if (!stalls.on() || !stalls.end(native_of(loop).now_ns(), spent)) return 0;
+    const ref seconds = ref::steal(PyTuple_New(stall_watch::parts));
+    if (!seconds) return -1;
+    for (std::size_t i = 0; i < stall_watch::parts; ++i) {
+        PyObject* const share = PyFloat_FromDouble(static_cast<double>(spent[i]) / 1e9);
+        if (share == nullptr) return -1;
+        PyTuple_SET_ITEM(seconds.get(), static_cast<Py_ssize_t>(i), share);
+    }
+    auto* const self = reinterpret_cast<PyObject*>(loop);
+    return ref::steal(PyObject_CallMethod(self, "_report_stall", "O", seconds.get())) ? 0 : -1;
+}
+
 // Not noexcept, nor is any caller: when the interpreter ends, CPython before 3.14 ends a daemon
 // thread that comes back for the GIL by unwinding its stack from here.
 wait_result wait_without_gil(loop_object* loop, std::int64_t deadline_ns) {
@@ -38,9 +60,14 @@ wait_result wait_without_gil(loop_object* loop, std::int64_t deadline_ns) {
     Py_BEGIN_ALLOW_THREADS;
     const std::int64_t begin_ns = native.now_ns();
     result = native.wait(deadline_ns, spin.budget_ns(), &has_ready, loop);
-    spin.slept(native.now_ns() - begin_ns);
+    const std::int64_t end_ns = native.now_ns();
+    spin.slept(end_ns - begin_ns);
+    stall_watch& stalls = loop->state.stalls;
+    if (stalls.on()) stalls.begin(end_ns);
     native.run_native();
+    note_spent(loop, stall_watch::native_code);
     Py_END_ALLOW_THREADS;
+    note_spent(loop, stall_watch::gil);
     return result;
 }
 
@@ -72,8 +99,10 @@ int poll_or_wait(loop_object* loop) {
     scheduler& native = native_of(loop);
     if (has_work(loop)) {
         native.poll();
+        if (state.stalls.on()) state.stalls.begin(native.now_ns());
         if (native.has_native_work() || native.next_deadline_ns() != no_deadline)
             native.run_native();
+        note_spent(loop, stall_watch::native_code);
         return 0;
     }
     if (state.clock) return wait_virtually(loop);
@@ -180,6 +209,7 @@ int raise_fatal(loop_object* loop) noexcept {
 int turn(loop_object* loop) {
     loop_state& state = loop->state;
     run_turn_end_hooks(loop);
+    if (end_span(loop) < 0) return -1;
     state.traffic.begin_turn();
     // A signal's handler that raises ends the run, as out of asyncio's select(); asked every time,
     // for whatever else may have ended the wait together with the signal.
@@ -195,13 +225,16 @@ int turn(loop_object* loop) {
     if (!flooded && collect_due(loop) < 0) return -1;
     const std::size_t late = flooded ? 0 : state.ready.size() - first;
     if (const int result = run_ready(loop, first); result != go_on) return result;
+    note_spent(loop, stall_watch::callbacks);
     if (native.has_host_work()) native.run_host(state.limit.completions_max());
+    note_spent(loop, stall_watch::io);
     if (raise_fatal(loop) < 0) return -1;
     if (state.forked) return end_in_child(loop);
     int result = flooded ? run_timers(loop) : run_ready(loop, late);
     // stop() ends with the turn, and so does all that was ready before it.
     if (result == go_on && flooded && loop->stopping) result = run_ready(loop, waiting - first);
     if (result != go_on) return result;
+    note_spent(loop, stall_watch::callbacks);
     if (has_io) state.limit.turned(native.now_ns() - begin_ns, native.has_host_work());
     return go_on;
 }
@@ -267,6 +300,7 @@ PyObject* loop_run(PyObject* self, PyObject*) {
     do result = turn(loop);
     while (result == go_on && !loop->stopping);
     loop->state.running = false;
+    loop->state.stalls.set_limit(loop->state.stalls.limit_ns());  // no span goes on
     if (loop->state.forked) {
         forget_endings(loop);
     } else {

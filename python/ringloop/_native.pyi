@@ -120,6 +120,7 @@ class LoopCore:
     _debug: bool
     _task_factory: Any
     _busy_elsewhere: int
+    _stall_limit_ns: int
     _is_parents: bool
     def _configure(self, options: dict[str, Any], /) -> None: ...
     def _run(self) -> None: ...

@@ -27,6 +27,7 @@ from ._resolve import ResolveMixin
 from ._sendfile import SendfileMixin
 from ._signals import SignalMixin
 from ._sockets import SocketMixin
+from ._stalls import StallMixin
 from ._subprocess import SubprocessMixin
 from ._unix import UnixMixin
 from .clock import Clock, clock_of
@@ -50,6 +51,7 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
     SubprocessMixin,
     ResolveMixin,
     ForkMixin,
+    StallMixin,
     ExtrasMixin,
     _native.LoopCore,
     base_events.BaseEventLoop,
@@ -61,7 +63,7 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
     OSError. clock: "virtual" or a clock as ringloop.VirtualClock, by which every timer of the loop
     goes then: for tests. Further options: submission_entries, completion_entries, buffer_count (a
     power of two), buffer_size (bytes of each receive buffer). RINGLOOP_DEBUG=1 in the environment
-    turns debug mode on.
+    turns debug mode on, RINGLOOP_STALLS=SECONDS sets stall_limit.
     """
 
     _thread_id: int | None = None
@@ -75,6 +77,7 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
             _check_options(options)
             options["clock"] = clock_of(clock)
             self._configure(options)
+            self._limit_stalls_as_wished()
         except BaseException:
             self._closed = True  # it never was one: __del__ has nothing to warn of
             raise
