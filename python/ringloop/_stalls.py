@@ -1,5 +1,5 @@
-"""The stall detector of EventLoop: says when the loop did not look at its I/O for too long, and what
-it did meanwhile. Off unless asked for.
+"""The stall detector of EventLoop: says when the loop did not look at its I/O for too long, and
+what it did meanwhile. Off unless asked for.
 
 Thread: the loop's.
 """

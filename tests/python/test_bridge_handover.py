@@ -191,6 +191,35 @@ def test_a_connection_may_outlive_the_loop_that_it_was_made_on(on_host: Run) -> 
             assert far.recv(1) == b"" and other_far.recv(1) == b""
 
 
+def test_a_connection_may_be_collected_on_another_thread(on_host: Run) -> None:
+    """A collector runs on any thread. It closed the socket, with its receive armed, and gave back
+    the bytes on loan, while the loop was in the same driver: that hung, or worse."""
+    class Holder:
+        pass
+
+    async def main() -> None:
+        for turn in range(50):
+            with pair() as (near, far):
+                connection = ends.Connection()
+                await connection.open(near)
+                far.send(b"one")
+                assert await connection.receive() == 3
+                holder: Any = Holder()
+                holder.connection, holder.itself = connection, holder
+                del connection, holder
+                collecting = asyncio.create_task(asyncio.to_thread(gc.collect))
+                await asyncio.sleep(0.001 * (turn % 3))
+                far.setblocking(False)
+                assert await asyncio.get_running_loop().sock_recv(far, 1) == b""
+                await collecting
+
+    gc.disable()
+    try:
+        on_host(main())
+    finally:
+        gc.enable()
+
+
 # ---- between the rings of one process
 
 def test_a_connection_goes_from_one_thread_s_loop_to_the_other_s_and_back(run: Run) -> None:

@@ -31,7 +31,9 @@ def longest(report: str) -> tuple[str, float]:
 
 
 def block() -> None:
-    time.sleep(BUSY_S)
+    end = time.perf_counter() + BUSY_S
+    while time.perf_counter() < end:
+        pass
 
 
 def test_nothing_is_told_unless_it_is_asked_for(run: Run, caplog: Any) -> None:
@@ -83,24 +85,33 @@ def test_a_slow_protocol_is_told_as_one(run: Run, caplog: Any) -> None:
     assert [longest(report)[0] for report in told(caplog)] == ["protocols and completions"]
 
 
+def keeps_the_gil(seconds: float) -> Any:
+    """One call that takes about as long, and gives the GIL to nobody meanwhile."""
+    power = 500_000
+    while True:
+        begin = time.perf_counter()
+        assert 7 ** power % 11 >= 0
+        if time.perf_counter() - begin >= seconds:
+            return lambda: 7 ** power % 11
+        power *= 2
+
+
 def test_a_thread_that_keeps_the_gil_is_told_as_that(run: Run, caplog: Any) -> None:
-    """One long call: it gives the GIL to nobody."""
+    call, waiting = keeps_the_gil(3 * LIMIT_S), threading.Event()
+
     def compute() -> None:
-        time.sleep(0.05)                # the loop waits by then
-        assert 7 ** 900_000 % 11 >= 0
+        waiting.wait()
+        call()
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
         loop.stall_limit = LIMIT_S      # type: ignore[attr-defined]
         thread = threading.Thread(target=compute)
         thread.start()
+        loop.call_soon(waiting.set)     # and then the loop waits, and lets it begin
         while thread.is_alive():
             await asyncio.sleep(0.001)
 
-    begin = time.perf_counter()
-    assert 7 ** 900_000 % 11 >= 0
-    if time.perf_counter() - begin < 2 * LIMIT_S:
-        pytest.skip("this processor is too fast for the call that holds the GIL")
     run(main(), debug=False)
     assert "waiting for the GIL" in {longest(report)[0] for report in told(caplog)}
 

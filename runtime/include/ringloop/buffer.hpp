@@ -59,8 +59,8 @@ class buffer_lease {
     void consume(std::size_t count) noexcept { bytes_ = bytes_.subspan(count); }
     // Gives the bytes back early.
     void release() noexcept {
-        if (id_ != no_buffer) home_->io().release_buffer(std::exchange(id_, no_buffer));
-        if (std::exchange(handed_out_, false)) home_->count_lease(false);
+        if (id_ != no_buffer)
+            home_->give_back(std::exchange(id_, no_buffer), std::exchange(handed_out_, false));
         copy_.reset();
         bytes_ = {};
     }
@@ -69,7 +69,7 @@ class buffer_lease {
     void hand_out() noexcept {
         if (id_ == no_buffer) return;
         handed_out_ = true;
-        home_->count_lease(true);
+        home_->count_lease();
     }
 
   private:

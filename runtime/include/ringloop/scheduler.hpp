@@ -10,11 +10,14 @@
 // without the GIL.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "ringloop/detail/transfer.hpp"
 #include "ringloop/driver.hpp"
@@ -107,12 +110,10 @@ class scheduler {
     [[nodiscard]] unsigned leases_handed_out() const noexcept { return leases_; }
     // Posts from any thread that were run here so far. Changed by this thread.
     [[nodiscard]] std::uint64_t posts_run() const noexcept { return posts_run_; }
-    // *this may be gone after the last one of a scheduler that has ended.
-    void count_lease(bool taken) noexcept {
-        leases_ += taken ? 1U : ~0U;
-        if (leases_ == 0 && ended_) [[unlikely]]
-            delete this;
-    }
+    void count_lease() noexcept { ++leases_; }
+    // A buffer of the pool, `counted` if it was on loan; on another thread it goes back in the next
+    // turn. *this may be gone after the last one of a scheduler that has ended.
+    void give_back(buffer_id id, bool counted) noexcept;
 
     // ---- for an owner of the thread: turns until stop() is called, or nothing is left that could
     // make progress.
@@ -125,7 +126,10 @@ class scheduler {
     // Something for run_native() or run_host() is queued (posts, completions, ready coroutines).
     [[nodiscard]] bool has_native_work() const noexcept;
     [[nodiscard]] bool has_host_work() const noexcept;
-    void poll() noexcept { driver_->poll(); }
+    void poll() noexcept {
+        take_turn();
+        driver_->poll();
+    }
     // Waits for I/O, a post, a native timer or `deadline_ns`, whichever is first. Call it without
     // the host's lock. `has_work` (optional) is a further reason not to sleep, see wait_request.
     wait_result wait(std::int64_t deadline_ns, std::int64_t spin_ns = 0,
@@ -149,11 +153,21 @@ class scheduler {
     friend class detail::resident;
     struct ready_queue;
     static constexpr std::int64_t no_step = INT64_MIN;
+    static constexpr std::memory_order relaxed = std::memory_order_relaxed;
     void post_to(inbox& queue, posted& node) noexcept;
     void resume_watched(std::coroutine_handle<> handle);
     void end_step(void* owner) noexcept;
     void come_to_rest() noexcept;
     void send_away() noexcept;
+    void end_ending() noexcept;
+    [[nodiscard]] bool turns_elsewhere() const noexcept {
+        const pthread_t turns_on = turns_on_.load(relaxed);
+        return turns_on != 0 && turns_on != ::pthread_self();
+    }
+    void take_turn() noexcept {
+        if (const pthread_t here = ::pthread_self(); turns_on_.load(relaxed) != here)
+            turns_on_.store(here, relaxed);
+    }
 
     std::unique_ptr<driver> driver_;
     timer_wheel timers_;
@@ -168,7 +182,11 @@ class scheduler {
     std::uint64_t posts_run_ = 0;
     unsigned leases_ = 0;
     bool ended_ = false;
-    detail::resident* residents_ = nullptr;  // detail/resident.hpp
+    detail::resident* residents_ = nullptr;      // detail/resident.hpp
+    detail::resident* ending_ = nullptr;         // those that ended on another thread
+    std::vector<buffer_id> given_back_;          // loans that ended there; never grows
+    std::atomic<bool> has_ending_{false};
+    std::atomic<pthread_t> turns_on_{0};         // the thread of the latest turn; 0: none yet
     step_watch* watch_ = nullptr;
     void* step_owner_ = nullptr;
     std::int64_t step_begin_ns_ = no_step;  // of the step under way, while it is to be told

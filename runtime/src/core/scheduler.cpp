@@ -43,31 +43,6 @@ struct scheduler::ready_queue {
     }
 };
 
-scheduler::scheduler(const driver_config& config) : scheduler(make_driver(config)) {}
-
-scheduler::scheduler(std::unique_ptr<driver> body)
-    : driver_(std::move(body)), ready_(std::make_unique<ready_queue>()) {}
-
-scheduler::~scheduler() {
-    come_to_rest();
-}
-
-void scheduler::end(std::unique_ptr<scheduler> left) noexcept {
-    left->come_to_rest();
-    if (left->leases_ == 0) return;
-    left->ended_ = true;
-    static_cast<void>(left.release());  // count_lease() deletes it
-}
-
-void scheduler::come_to_rest() noexcept {
-    send_away();
-    driver_->retire_all();
-    // A poster may have been overtaken by its own node: it is still on its way out of post().
-    while (posting_.load(std::memory_order_acquire) != 0) std::this_thread::yield();
-}
-
-// ---- residents
-
 namespace {
 constinit std::mutex resident_lists;  // of all schedulers: one may end while a resident does
 }
@@ -89,7 +64,55 @@ void detail::resident::part() noexcept {
     link_ = nullptr;
 }
 
+bool detail::resident::end_at_home(scheduler& home, farewell end) noexcept {
+    const std::lock_guard lock(resident_lists);  // held, the home cannot go: this is one of its own
+    if (link_ == nullptr) return false;
+    if (!home.turns_elsewhere()) return false;
+    *link_ = next_;
+    if (next_ != nullptr) next_->link_ = link_;
+    link_ = nullptr;
+    leave_ = end;
+    next_ = std::exchange(home.ending_, this);
+    home.has_ending_.store(true, std::memory_order_release);
+    home.driver_->wake();
+    return true;
+}
+
+void scheduler::give_back(buffer_id id, bool counted) noexcept {
+    if (turns_elsewhere() && counted) {
+        const std::lock_guard lock(resident_lists);
+        if (!ended_) {
+            given_back_.push_back(id);
+            has_ending_.store(true, std::memory_order_release);
+            driver_->wake();
+            return;
+        }
+    }
+    driver_->release_buffer(id);
+    if (!counted) return;
+    --leases_;
+    if (leases_ == 0 && ended_) delete this;
+}
+
+void scheduler::end_ending() noexcept {
+    detail::resident* all = nullptr;
+    {
+        const std::lock_guard lock(resident_lists);
+        all = std::exchange(ending_, nullptr);
+        has_ending_.store(false, std::memory_order_relaxed);
+        for (const buffer_id id : given_back_) driver_->release_buffer(id);
+        leases_ -= static_cast<unsigned>(given_back_.size());
+        given_back_.clear();
+    }
+    while (all != nullptr) {
+        detail::resident& each = *all;
+        all = each.next_;
+        each.leave_(each);
+    }
+}
+
 void scheduler::send_away() noexcept {
+    end_ending();
     while (residents_ != nullptr) {
         detail::resident& each = *residents_;
         each.part();
@@ -181,7 +204,8 @@ std::int64_t scheduler::next_deadline_ns() noexcept {
 }
 
 bool scheduler::has_native_work() const noexcept {
-    return ready_->size() != 0 || native_posts_ != nullptr || !native_inbox_.empty() ||
+    return ready_->size() != 0 || native_posts_ != nullptr ||
+           has_ending_.load(std::memory_order_relaxed) || !native_inbox_.empty() ||
            driver_->undelivered(phase::native) != 0;
 }
 
@@ -205,12 +229,42 @@ struct sleep_question {
 
 }  // namespace
 
+scheduler::scheduler(const driver_config& config) : scheduler(make_driver(config)) {}
+
+scheduler::scheduler(std::unique_ptr<driver> body)
+    : driver_(std::move(body)), ready_(std::make_unique<ready_queue>()) {
+    given_back_.reserve(driver_->what().buffer_count);
+}
+
+scheduler::~scheduler() {
+    come_to_rest();
+}
+
+void scheduler::end(std::unique_ptr<scheduler> left) noexcept {
+    left->come_to_rest();
+    const std::lock_guard lock(resident_lists);
+    if (left->leases_ == 0) return;
+    left->ended_ = true;
+    static_cast<void>(left.release());  // give_back() deletes it
+}
+
+void scheduler::come_to_rest() noexcept {
+    send_away();
+    driver_->retire_all();
+    // A poster may have been overtaken by its own node: it is still on its way out of post().
+    while (posting_.load(std::memory_order_acquire) != 0) std::this_thread::yield();
+}
+
+// ---- residents
+
+
 wait_result scheduler::wait(std::int64_t deadline_ns, std::int64_t spin_ns, bool (*has_work)(void*),
                             void* context) noexcept {
     if (has_native_work() || has_host_work()) {
-        driver_->poll();
+        poll();
         return wait_result::ready;
     }
+    take_turn();
     sleep_question question{this, has_work, context};
     wait_request request;
     request.deadline_ns = std::min(deadline_ns, timers_.next_deadline_ns());
@@ -222,6 +276,8 @@ wait_result scheduler::wait(std::int64_t deadline_ns, std::int64_t spin_ns, bool
 
 std::size_t scheduler::run_native(std::size_t max) noexcept {
     const entry inside(*this);
+    take_turn();
+    if (has_ending_.load(std::memory_order_acquire)) end_ending();
     std::size_t steps = driver_->dispatch(phase::native, max);
     while (steps < max) {
         if (native_posts_ == nullptr) native_posts_ = native_inbox_.take_all();

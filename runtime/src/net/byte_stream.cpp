@@ -10,7 +10,7 @@
 namespace ringloop::net {
 
 byte_stream::byte_stream(scheduler& home, int socket)
-    : state_(std::make_unique<detail::stream_state>(home, socket)) {}
+    : state_(new detail::stream_state(home, socket)) {}
 
 detail::stream_state& byte_stream::state() const {
     if (state_ == nullptr || state_->socket() < 0)

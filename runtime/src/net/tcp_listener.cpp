@@ -13,7 +13,7 @@ namespace ringloop::net {
 using ringloop::detail::checked;
 
 tcp_listener::tcp_listener(scheduler& home, int socket)
-    : state_(std::make_unique<detail::listener_state>(home, socket)) {}
+    : state_(new detail::listener_state(home, socket)) {}
 
 detail::listener_state& tcp_listener::state() const {
     if (state_ == nullptr || state_->socket() < 0)

@@ -33,7 +33,7 @@ unix_listener::bound_path::~bound_path() {
 }
 
 unix_listener::unix_listener(scheduler& home, int socket)
-    : state_(std::make_unique<detail::listener_state>(home, socket)) {}
+    : state_(new detail::listener_state(home, socket)) {}
 
 detail::listener_state& unix_listener::state() const {
     if (state_ == nullptr || state_->socket() < 0)

@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -39,6 +41,11 @@ rl::task<void> open_all(belongings& all) {
     all.pipe = rl::make_pipe();
     all.file = co_await rl::fs::open("/tmp", O_RDONLY | O_DIRECTORY);
     for (int turns = 0; turns < 10; ++turns) co_await rl::yield();
+}
+
+rl::task<void> turn_twice() {
+    co_await rl::yield();
+    co_await rl::yield();
 }
 
 }  // namespace
@@ -85,4 +92,35 @@ TEST_CASE("a process whose scheduler ends is killed and collected", "[leftover]"
     }
     CHECK(::kill(pid, 0) == -1);
     CHECK_THROWS_AS(all.child.id(), std::logic_error);
+}
+
+TEST_CASE("a stream that ends on another thread is closed by its own, which may be asleep",
+          "[leftover]") {
+    // Its destructor used to take back the receive from a driver that another thread was in.
+    const auto body = GENERATE(from_range(rl::testing::real_bodies()));
+    CAPTURE(body);
+    const rl::testing::ledger before;
+    rl::scheduler home(rl::testing::make_body(body));
+    belongings all;
+    rl::sync_wait(home, open_all(all));
+    rl::net::tcp_stream near = std::move(all.streams[0]);
+    const rl::net::endpoint listened = all.listeners[0].local();
+    std::thread elsewhere;
+    bool ended = false;
+    const auto scenario = [&]() -> rl::task<void> {
+        elsewhere = std::thread([&] {
+            all.streams.clear();  // with a receive armed, and an unread chunk
+            all.listeners.clear();
+        });
+        std::error_code failure;  // a reset, since that chunk was not read
+        for (auto chunk = co_await near.receive(failure); chunk;) {
+            chunk = co_await near.receive(failure);
+        }
+        ended = true;
+    };
+    rl::sync_wait(home, scenario());
+    elsewhere.join();
+    CHECK(ended);
+    rl::sync_wait(home, turn_twice());
+    CHECK_THROWS(rl::sync_wait(home, rl::net::tcp_stream::connect(listened)));
 }

@@ -3,10 +3,12 @@
 // when their loop is closed. The scheduler's destructor then has each of them give up what it
 // holds; afterwards it is of no scheduler.
 //
-// Thread: a scheduler's; the list itself may be changed by several, so that one that was handed to
-// another thread may end there. farewell: on the thread of the scheduler's destructor.
+// Thread: a scheduler's. The lists may be changed by several: one whose owner ends it on another
+// thread (a collector of garbage runs on any) is given to its scheduler, which deletes it in its
+// next turn. farewell: on the thread of the scheduler's destructor.
 #pragma once
 
+#include <memory>
 #include <utility>
 
 #include "ringloop/scheduler.hpp"
@@ -27,6 +29,9 @@ class resident {
     void join(scheduler& home, farewell leave) noexcept;
     // No longer of it. Idempotent.
     void part() noexcept;
+    // True: `home`, which takes its turns on another thread, calls `end` with this, there and
+    // later. False: this may be ended here and now.
+    [[nodiscard]] bool end_at_home(scheduler& home, farewell end) noexcept;
 
   private:
     friend class ringloop::scheduler;
@@ -34,6 +39,16 @@ class resident {
     resident** link_ = nullptr;  // what points here; null: of no scheduler
     farewell leave_ = nullptr;
 };
+
+// Owns a State: a resident with home(), and with operations in flight maybe.
+template <class State>
+struct delete_at_home {
+    void operator()(State* state) const noexcept {
+        if (!State::end_at_home(*state)) delete state;
+    }
+};
+template <class State>
+using resident_ptr = std::unique_ptr<State, delete_at_home<State>>;
 
 // An open descriptor: closed by the destructor, or when its scheduler ends.
 class resident_descriptor : private resident {

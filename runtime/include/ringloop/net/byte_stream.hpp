@@ -92,7 +92,7 @@ class byte_stream {
     [[nodiscard]] detail::stream_state& state() const;
 
   private:
-    std::unique_ptr<detail::stream_state> state_;
+    ringloop::detail::resident_ptr<detail::stream_state> state_;
 };
 
 }  // namespace ringloop::net

@@ -41,7 +41,7 @@ class tcp_listener {
   private:
     tcp_listener(scheduler& home, int socket);
     detail::listener_state& state() const;
-    std::unique_ptr<detail::listener_state> state_;
+    ringloop::detail::resident_ptr<detail::listener_state> state_;
 };
 
 }  // namespace ringloop::net

@@ -59,7 +59,7 @@ class unix_listener {
     unix_listener(scheduler& home, int socket);
     detail::listener_state& state() const;
     std::unique_ptr<bound_path> path_;  // removed after the socket is closed
-    std::unique_ptr<detail::listener_state> state_;
+    ringloop::detail::resident_ptr<detail::listener_state> state_;
 };
 
 }  // namespace ringloop::net

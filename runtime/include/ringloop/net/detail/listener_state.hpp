@@ -26,6 +26,12 @@ class listener_state : private ringloop::detail::resident {
 
     listener_state(scheduler& home, int socket) noexcept;
     ~listener_state();
+    // For delete_at_home.
+    [[nodiscard]] static bool end_at_home(listener_state& ending) noexcept {
+        return ending.resident::end_at_home(ending.home_, [](resident& self) noexcept {
+            delete static_cast<listener_state*>(&self);
+        });
+    }
     listener_state(const listener_state&) = delete;
     listener_state& operator=(const listener_state&) = delete;
 

@@ -59,6 +59,12 @@ class stream_state : public ringloop::detail::pooled_frame, private ringloop::de
 
     stream_state(scheduler& home, int socket) noexcept;
     ~stream_state();
+    // For delete_at_home.
+    [[nodiscard]] static bool end_at_home(stream_state& ending) noexcept {
+        return ending.resident::end_at_home(ending.home_, [](resident& self) noexcept {
+            delete static_cast<stream_state*>(&self);
+        });
+    }
     stream_state(const stream_state&) = delete;
     stream_state& operator=(const stream_state&) = delete;
 
