@@ -21,6 +21,8 @@
 
 namespace {
 
+bool python_has_ended = false;
+
 int execute(PyObject* module) {
     using namespace ringloop;
     // CPython asks the slot below only in interpreters with a GIL of their own, and from 3.12 on.
@@ -30,6 +32,14 @@ int execute(PyObject* module) {
                         "process; use asyncio's own loop in subinterpreters");
         return -1;
     }
+    if (python_has_ended) {
+        PyErr_SetString(PyExc_ImportError,
+                        "ringloop cannot be imported again: Python was finalized in this process "
+                        "since, and ringloop's types went with it; initialize Python once a "
+                        "process, and finalize it at its end");
+        return -1;
+    }
+    if (static bool told = false; !told) told = Py_AtExit([] { python_has_ended = true; }) == 0;
     python::install_exit_guard();
     if (bridge::add_awaitable_types(module) < 0) return -1;
     if (bridge::add_handle_types(module) < 0) return -1;

@@ -102,15 +102,28 @@ def without_pybind11(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("binders", "text", "said"), (
-    ((), "", "include <nanobind/nanobind.h> before, or install pybind11"),
     (("nanobind",), "#define Py_LIMITED_API 0x030c0000\n#include <nanobind/nanobind.h>\n",
      "build without STABLE_ABI"),
     (("nanobind",), "#include <nanobind/nanobind.h>\n", "")))
-def test_a_binder_that_is_missing_or_cannot_is_told(tmp_path: Path, binders: tuple[str, ...],
-                                                     text: str, said: str) -> None:
+def test_a_binder_that_cannot_is_told(tmp_path: Path, binders: tuple[str, ...], text: str,
+                                      said: str) -> None:
     source = tmp_path / "told.cpp"
     source.write_text(text + "#include <ringloop/python.hpp>\n")
     done = subprocess.run([*compiler(*binders), *without_pybind11(tmp_path), "-E", str(source)],
+                          capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == (said == "") and said in done.stderr
+
+
+@pytest.mark.parametrize(("use", "said"), (
+    ("void use(int& m) { rl::py::def<&f>(m, \"f\"); }", "py::def needs a binding tool"),
+    ("auto use(rl::py::object o) { return o.as<std::thread>(); }", "has no conversion"),
+    ("auto use(rl::py::object o) { return o.as<std::vector<int>>(); }", "")))
+def test_without_a_binder_only_what_needs_one_does_not_compile(tmp_path: Path, use: str, said: str
+                                                               ) -> None:
+    source = tmp_path / "told.cpp"
+    source.write_text("#include <ringloop/python.hpp>\n#include <thread>\n"
+                      f"namespace rl = ringloop;\nrl::task<int> f();\n{use}\n")
+    done = subprocess.run([*compiler(), *without_pybind11(tmp_path), "-fsyntax-only", str(source)],
                           capture_output=True, text=True, check=False)
     assert (done.returncode == 0) == (said == "") and said in done.stderr
 

@@ -122,6 +122,8 @@ const python_table cpp_table = {
         else
             memory::gave_back(memory::kind::kernel_results, block, bytes);
     },
+    &keep_native,
+    &native_of,
 };
 
 ringloop_api table = {python_api_magic,

@@ -142,6 +142,60 @@ void raise_from(const std::exception_ptr& error) noexcept {
     raise_with_reasons(error, 0);
 }
 
+namespace {
+
+constexpr const char* kept_name = "_native_exception";
+
+// A Python object around a native exception. It is pickled and copied as None: what it holds has a
+// meaning in this process alone.
+struct kept_object {
+    PyObject ob_base;
+    std::exception_ptr error;
+};
+
+void kept_dealloc(PyObject* self) {
+    PyTypeObject* const type = Py_TYPE(self);
+    reinterpret_cast<kept_object*>(self)->error.~exception_ptr();
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+PyObject* kept_reduce(PyObject*, PyObject*) {
+    return Py_BuildValue("(O())", reinterpret_cast<PyObject*>(Py_TYPE(Py_None)));
+}
+
+PyMethodDef kept_methods[] = {{"__reduce__", &kept_reduce, METH_NOARGS, nullptr},
+                              {nullptr, nullptr, 0, nullptr}};
+PyType_Slot kept_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(&kept_dealloc)},
+                            {Py_tp_methods, kept_methods},
+                            {0, nullptr}};
+PyType_Spec kept_spec = {"ringloop.NativeException", sizeof(kept_object), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, kept_slots};
+
+PyTypeObject* kept_type() noexcept {
+    static PyObject* const type = PyType_FromSpec(&kept_spec);
+    return reinterpret_cast<PyTypeObject*>(type);
+}
+
+}  // namespace
+
+void keep_native(PyObject* exception, const std::exception_ptr& error) noexcept {
+    PyTypeObject* const type = kept_type();
+    const ref kept = type != nullptr ? ref::steal(type->tp_alloc(type, 0)) : ref();
+    if (kept) {
+        new (&reinterpret_cast<kept_object*>(kept.get())->error) std::exception_ptr(error);
+        static_cast<void>(PyObject_SetAttrString(exception, kept_name, kept.get()));
+    }
+    PyErr_Clear();  // without memory, or attributes of its own, it goes without
+}
+
+std::exception_ptr native_of(PyObject* exception) noexcept {
+    const ref kept = ref::steal(PyObject_GetAttrString(exception, kept_name));
+    if (!kept) PyErr_Clear();
+    if (!kept || Py_TYPE(kept.get()) != kept_type()) return nullptr;
+    return reinterpret_cast<kept_object*>(kept.get())->error;
+}
+
 void raise_errno(long result, PyObject* path) noexcept {
     const int code = static_cast<int>(result < 0 ? -result : result);
     const char* text = std::strerror(code);

@@ -28,6 +28,28 @@ template <class Promise>
     return scope != nullptr ? static_cast<task_base*>(scope->owner()) : nullptr;
 }
 
+// GIL. Throws error. `given` may be null: where the call stands.
+[[nodiscard]] inline ref call_in(PyObject* given, PyObject* callable, PyObject* arguments,
+                                 PyObject* names = nullptr) {
+    ref context = ref::share(given);
+    if (!context) context = ref::steal(PyContext_CopyCurrent());
+    if (!context) throw error::take();
+    if (PyContext_Enter(context.get()) < 0) {
+        // Another task of this context is in the middle of a step, which led here: a copy will do.
+        PyErr_Clear();
+        context = ref::steal(PyContext_Copy(context.get()));
+        if (!context || PyContext_Enter(context.get()) < 0) throw error::take();
+    }
+    ref answer = ref::steal(PyObject_Call(callable, arguments, names));
+    bridge::ref raised = answer ? bridge::ref() : bridge::take_exception();
+    if (PyContext_Exit(context.get()) < 0) throw error::take();
+    if (raised) {
+        bridge::restore_exception(std::move(raised));
+        throw_raised_exception();
+    }
+    return answer;
+}
+
 // The await's source, without a wait.
 struct find_source {
     [[nodiscard]] bool await_ready() const noexcept { return false; }

@@ -44,7 +44,7 @@ namespace detail {
 // Throws what the tool's calls turn into the Python exception that is set.
 [[noreturn]] inline void throw_raised();
 // The tool's table, and its users': a translator (error.hpp).
-[[nodiscard]] inline bool translate(std::exception_ptr& failure) noexcept;
+[[nodiscard]] inline translated translate(std::exception_ptr& failure) noexcept;
 // Of modules and classes: true for the tool's own.
 template <class Scope>
 struct is_scope;

@@ -26,27 +26,6 @@ namespace ringloop::py {
 
 namespace detail {
 
-// GIL. Throws error. `given` may be null: where the call stands.
-[[nodiscard]] inline ref call_in(PyObject* given, PyObject* callable, PyObject* arguments) {
-    ref context = ref::share(given);
-    if (!context) context = ref::steal(PyContext_CopyCurrent());
-    if (!context) throw error::take();
-    if (PyContext_Enter(context.get()) < 0) {
-        // Another task of this context is in the middle of a step, which led here: a copy will do.
-        PyErr_Clear();
-        context = ref::steal(PyContext_Copy(context.get()));
-        if (!context || PyContext_Enter(context.get()) < 0) throw error::take();
-    }
-    ref answer = ref::steal(PyObject_Call(callable, arguments, nullptr));
-    bridge::ref raised = answer ? bridge::ref() : bridge::take_exception();
-    if (PyContext_Exit(context.get()) < 0) throw error::take();
-    if (raised) {
-        bridge::restore_exception(std::move(raised));
-        throw error::take();
-    }
-    return answer;
-}
-
 [[nodiscard]] inline bool is_awaitable(PyObject* object) noexcept {
     const PyTypeObject* type = Py_TYPE(object);
     return PyCoro_CheckExact(object) ||

@@ -109,12 +109,12 @@ inline usual_answer usual_answer_to(const std::exception_ptr& failure) {
 
 // nanobind shows its translators to nobody: a function of its own throws to them. What it answers
 // itself, after them all, is left to our table.
-inline bool translate(std::exception_ptr& failure) noexcept {
+inline translated translate(std::exception_ptr& failure) noexcept {
     try {
         std::rethrow_exception(failure);
     } catch (nanobind::python_error& from_python) {
         from_python.restore();
-        return true;
+        return translated::was_python;
     } catch (...) {
     }
     try {
@@ -122,12 +122,12 @@ inline bool translate(std::exception_ptr& failure) noexcept {
             nanobind::cpp_function([&failure] { std::rethrow_exception(failure); });
         const ref answer = ref::steal(PyObject_CallNoArgs(thrower.ptr()));
         bridge::ref raised = bridge::take_exception();
-        if (!raised || is_usual(raised.get(), failure)) return false;
+        if (!raised || is_usual(raised.get(), failure)) return translated::no;
         bridge::restore_exception(std::move(raised));
-        return true;
+        return translated::yes;
     } catch (...) {  // no memory
         PyErr_Clear();
-        return false;
+        return translated::no;
     }
 }
 

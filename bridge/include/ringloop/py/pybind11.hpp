@@ -52,21 +52,21 @@ inline bool try_translator(void (*attempt)(std::exception_ptr),
 }
 
 // What pybind11 throws itself.
-inline bool restore_own(const std::exception_ptr& failure) noexcept {
+inline translated restore_own(const std::exception_ptr& failure) noexcept {
     try {
         std::rethrow_exception(failure);
     } catch (pybind11::error_already_set& from_python) {
         from_python.restore();
-        return true;
+        return translated::was_python;
     } catch (const pybind11::builtin_exception& named) {
         named.set_error();
-        return true;
+        return translated::yes;
     } catch (...) {
-        return false;
+        return translated::no;
     }
 }
 
-inline bool try_translators(std::exception_ptr& failure) noexcept {
+inline translated try_translators(std::exception_ptr& failure) noexcept {
     // One that answers sets an exception; one that is done without ends the search, too.
     bool answered = false;
     const auto any = [&](auto first, const auto& end) {
@@ -77,7 +77,8 @@ inline bool try_translators(std::exception_ptr& failure) noexcept {
     const auto among = [&any](const auto& global, const auto& local) {
         auto end = global.begin();
         for (auto next = end; next != global.end() && ++next != global.end();) ++end;
-        return any(local.begin(), local.end()) || any(global.begin(), end);
+        const bool known = any(local.begin(), local.end()) || any(global.begin(), end);
+        return known ? translated::yes : translated::no;
     };
 #if PYBIND11_VERSION_HEX >= 0x020C0000
     return pybind11::detail::with_exception_translators(among);
@@ -87,8 +88,10 @@ inline bool try_translators(std::exception_ptr& failure) noexcept {
 #endif
 }
 
-inline bool translate(std::exception_ptr& failure) noexcept {
-    return restore_own(failure) || try_translators(failure) || restore_own(failure);
+inline translated translate(std::exception_ptr& failure) noexcept {
+    translated how = restore_own(failure);
+    if (how == translated::no) how = try_translators(failure);
+    return how != translated::no ? how : restore_own(failure);
 }
 
 }  // namespace detail

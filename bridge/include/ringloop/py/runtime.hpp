@@ -17,7 +17,8 @@ namespace ringloop::py {
 
 namespace detail {
 inline const bridge::python_table* found_runtime = nullptr;
-}
+inline const ringloop_api* found_api = nullptr;
+}  // namespace detail
 
 // 0, or -1 with ImportError set: ringloop is missing, or of another version, or this is a
 // subinterpreter, where it does not run.
@@ -43,6 +44,7 @@ inline const bridge::python_table* found_runtime = nullptr;
                      static_cast<unsigned>(table->version), static_cast<unsigned>(table->size));
         return -1;
     }
+    detail::found_api = api;
     detail::found_runtime = table;
     return 0;
 }
@@ -50,5 +52,12 @@ inline const bridge::python_table* found_runtime = nullptr;
 [[nodiscard]] inline const bridge::python_table& runtime() noexcept {
     return *detail::found_runtime;
 }
+
+namespace detail {
+// The half of it that reaches loops from other threads (capi.h).
+[[nodiscard]] inline const ringloop_api& loop_table() noexcept {
+    return *found_api;
+}
+}  // namespace detail
 
 }  // namespace ringloop::py

@@ -74,6 +74,9 @@ struct python_table {
     // The result of a kernel, in the account of native memory (ringloop/memory.hpp): `taken` after
     // it is there, not `taken` before it goes. Any thread, GIL not needed.
     void (*count_result)(const void* block, std::size_t bytes, bool taken) noexcept;
+    // A native exception and the Python one that stands for it: errors.hpp.
+    void (*keep_native)(PyObject* exception, const std::exception_ptr& error) noexcept;
+    std::exception_ptr (*native_of)(PyObject* exception) noexcept;
 };
 
 }  // namespace ringloop::bridge

@@ -21,6 +21,12 @@ namespace ringloop::bridge {
 // What it was thrown for (std::nested_exception) becomes its __cause__, all the way down.
 void raise_from(const std::exception_ptr& error) noexcept;
 
+// Keeps `error` with the Python exception that stands for it, so that native code which meets that
+// exception again throws the same object. Copying and pickling leave it out. No exception is set.
+void keep_native(PyObject* exception, const std::exception_ptr& error) noexcept;
+// What was kept; null: nothing.
+[[nodiscard]] std::exception_ptr native_of(PyObject* exception) noexcept;
+
 // Sets OSError(code, text[, path]) for a completion's result or an errno (either sign).
 void raise_errno(long result, PyObject* path = nullptr) noexcept;
 
