@@ -4,6 +4,7 @@
                                        that is free, in place of the one in its text)
     <!-- test: extension NAME -->      a C++ extension module of that name
     <!-- test: uses NAME -->           a Python program that imports it; both are on one page
+    <!-- test: host -->                a C++ program that hosts Python
     <!-- test: fragment -->            compiled only (C++), or compiled but not run (Python)
     <!-- test: fragment: REASON -->    the same, and the form that docs/ takes; also for `sh`
 

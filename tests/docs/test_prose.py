@@ -98,6 +98,28 @@ def build_extension(name: str, page: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr[:4000]
 
 
+@pytest.mark.parametrize("block", [
+    pytest.param(block, id=block.id) for block in blocks("cpp") if block.directive == "host"])
+@pytest.mark.skipif(os.environ.get("RINGLOOP_PRESET") == "asan", reason="Python is not built so")
+def test_the_program_that_hosts_python_runs(block: Block, tmp_path: Path) -> None:
+    package = Path(os.environ["RINGLOOP_BUILD"]) / "pkg" / "ringloop"
+    library = Path(sysconfig.get_config_var("LIBDIR")) / sysconfig.get_config_var("LDLIBRARY")
+    if not library.exists() or library.suffix == ".a":
+        pytest.skip("this Python has no shared libpython")
+    source, program = tmp_path / "program.cpp", tmp_path / "program"
+    source.write_text(block.text)
+    done = subprocess.run(
+        [os.environ.get("CXX", "g++"), "-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror",
+         f"-I{package}/include", "-isystem", sysconfig.get_path("include"),
+         f'-DRINGLOOP_EMBED_PYTHON="{sys.executable}"',
+         f'-DRINGLOOP_EMBED_PACKAGES="{package.parent}"', str(source), str(library),
+         str(next(package.glob("lib/libringloop.so.*"))), f"-Wl,-rpath,{library.parent}",
+         f"-Wl,-rpath,{package}/lib", "-o", str(program)],
+        capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+    run_program([str(program)], block, tmp_path, 0)
+
+
 @pytest.mark.parametrize("block", of("python"))
 def test_the_python_block_runs(block: Block, tmp_path: Path) -> None:
     uses = re.fullmatch(r"uses (\w+)", block.directive)
@@ -121,7 +143,7 @@ def test_every_extension_of_the_prose_is_used() -> None:
 
 @pytest.mark.parametrize("block", [
     pytest.param(block, id=block.id) for block in blocks("cpp")
-    if not block.directive.startswith("extension ")])
+    if not block.directive.startswith("extension ") and block.directive != "host"])
 def test_the_cpp_block_compiles_and_runs(block: Block, tmp_path: Path) -> None:
     build = Path(os.environ["RINGLOOP_BUILD"])
     source, program = tmp_path / "program.cpp", tmp_path / "program"
