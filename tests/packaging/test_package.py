@@ -233,3 +233,59 @@ def test_the_example_extension_builds_against_the_wheel_alone(installed: Path,
     # Its library is found beside it, whether ringloop was imported before or not.
     module = run(installed, "-c", "import primes; print(primes.__file__)", cwd=tmp_path).strip()
     assert "ringloop/lib/libringloop.so" in run("ldd", module)
+
+
+HOST_PROJECT = """
+cmake_minimum_required(VERSION 3.25)
+project(elsewhere LANGUAGES CXX)
+find_package(ringloop 0.1 REQUIRED COMPONENTS python python_embed)
+add_executable(app app.cpp)
+target_link_libraries(app PRIVATE ringloop::python_embed)
+"""
+HOST_PROGRAM = """
+#include <ringloop/python.hpp>
+#include <cstdio>
+namespace rl = ringloop;
+rl::task<void> app(rl::py::interpreter& python) {
+    auto asyncio = python.import("asyncio");
+    auto text = co_await rl::py::await<std::string>(asyncio.call("sleep", 0.001, "slept"));
+    auto file = python.import("ringloop").attr("__file__").as<std::string>();
+    auto command = python.import("sys").attr("executable").as<std::string>();
+    std::printf("%s\\n%s\\n%s\\n", text.c_str(), file.c_str(), command.c_str());
+}
+int main() { return rl::py::run(app); }
+"""
+
+
+def test_a_program_that_hosts_python_builds_against_the_wheel_alone(installed: Path,
+                                                                    tmp_path: Path) -> None:
+    """It finds the packages of the environment that the wheel is in, without being told."""
+    found = run(installed, "-c", "import ringloop; print(ringloop.get_cmake_dir())", cwd=tmp_path)
+    (tmp_path / "CMakeLists.txt").write_text(HOST_PROJECT)
+    (tmp_path / "app.cpp").write_text(HOST_PROGRAM)
+    run("cmake", "-G", "Ninja", "-S", tmp_path, "-B", tmp_path / "build",
+        f"-Dringloop_ROOT={found.strip()}")
+    run("cmake", "--build", tmp_path / "build")
+    said = run(tmp_path / "build" / "app", cwd=Path("/")).splitlines()
+    assert said[0] == "slept"
+    assert Path(said[1]).parent == Path(found.strip()).parent
+    assert Path(said[2]).parent == installed.parent
+
+
+def test_a_python_without_the_package_s_interface_cannot_be_hosted(installed: Path,
+                                                                   tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    for name in ("cmake", "include", "lib"):
+        (tmp_path / "package" / name).symlink_to(
+            Path(run(installed, "-c", "import ringloop; print(ringloop.__path__[0])",
+                     cwd=tmp_path).strip()) / name)
+    (tmp_path / "package" / "_native.cpython-399-other.so").touch()
+    (tmp_path / "CMakeLists.txt").write_text(HOST_PROJECT)
+    done = subprocess.run(
+        ["cmake", "-G", "Ninja", "-S", str(tmp_path), "-B", str(tmp_path / "build"),
+         f"-Dringloop_ROOT={tmp_path}/package/cmake", f"-DPython3_EXECUTABLE={installed}"],
+        capture_output=True, text=True, check=False, env=clean_environment())
+    assert done.returncode != 0
+    said = " ".join(done.stderr.split())
+    assert "no program can host this ringloop's Python:" in said
+    assert "ringloop was built for cpython-399-other" in said
