@@ -174,9 +174,12 @@ rl::task<void> starts_threads(py::interpreter& python) {
             }
             while (true) std::this_thread::sleep_for(milliseconds(100));
         }).detach();
-    std::thread([module] {
-        const py::gil_scope gil;
-        PyRun_SimpleString("import time\nwhile True: time.sleep(0.01)");
+    std::thread([] {
+        try {
+            const py::gil_scope gil;
+            PyRun_SimpleString("import time\nwhile True: time.sleep(0.01)");
+        } catch (const py::interpreter_ended&) {  // the end was faster
+        }
     }).detach();
     python.exec("daemons", R"(
 import atexit, threading, time
