@@ -22,7 +22,7 @@ from output import ROOT, Problem, run, say  # noqa: E402
 def setup(arguments: list[str]) -> int:
     """install Debian packages and the virtual environment(s)"""
     options = _parser("setup").parse_args(arguments)
-    chosen = project.set_up("bench", machine.BUILD + machine.TEST + machine.BENCH, options.python)
+    chosen = project.set_up("bench", machine.BUILD + machine.TEST, options.python)
     say("ready: " + ", ".join(f".venv-{each.version} ({each.path})" for each in chosen))
     return 0
 
@@ -68,7 +68,7 @@ def bench(arguments: list[str]) -> int:
     if {"-h", "--help"} & set(arguments[1:]):   # a question prepares nothing
         print(ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))))
         return 0
-    return _script(script, arguments[1:], "bench", machine.BUILD + machine.TEST + machine.BENCH)
+    return _script(script, arguments[1:], "bench", machine.BUILD + machine.TEST)
 
 
 def soak(arguments: list[str]) -> int:
@@ -78,7 +78,7 @@ def soak(arguments: list[str]) -> int:
 
 def python(arguments: list[str]) -> int:
     """ARGS…   the project's interpreter with the package importable (release build)"""
-    chosen = project.set_up("dev", machine.BUILD + machine.TEST + machine.BENCH, None)
+    chosen = project.set_up("dev", machine.BUILD + machine.TEST, None)
     made = _quietly(lambda: project.build("release", chosen[0]))
     os.execve(made.python, [str(made.python), *arguments], made.environment())
 

@@ -21,8 +21,8 @@ BUILD = ("g++", "cmake", "ninja-build", "pkg-config", "liburing-dev", "python3",
          "python3-venv", "libtbb-dev", "libopenblas-dev", "libjpeg62-turbo-dev",
          "libssl-dev")
 TEST = ("catch2", "strace", "git", "openssl", "libboost-dev",
+        "libasio-dev", "libuv1-dev",        # what the interop headers are tested with
         "netbase")     # /etc/services: names of ports
-BENCH = ("libasio-dev",)
 
 _updated = False
 
