@@ -106,6 +106,22 @@ class scheduler {
             end_step(owner);
     }
 
+    // ---- loops that this one drives (interop/uv_guest). Intrusive, told in order of add(). Same
+    // thread; not removed from within their own functions.
+    struct turn_hook {
+        void (*before)(turn_hook& self) noexcept;  // each look at the kernel: may run anything
+        void (*after)(turn_hook& self) noexcept;   // a sleep: before anything else runs
+        turn_hook* next = nullptr;
+    };
+    void add(turn_hook& hook) noexcept;
+    void remove(turn_hook& hook) noexcept;
+    // ---- for a host that turns only when it has to: told when a coroutine became ready outside
+    // of a turn. Null: nobody. Same thread.
+    struct ready_notice {
+        void (*call)(ready_notice& self) noexcept;
+    };
+    void notify(ready_notice* notice) noexcept { notice_ = notice; }
+
     // Pool buffers that coroutines hold as leases right now (buffer.hpp).
     [[nodiscard]] unsigned leases_handed_out() const noexcept { return leases_; }
     // Posts from any thread that were run here so far. Changed by this thread.
@@ -116,7 +132,7 @@ class scheduler {
     void give_back(buffer_id id, bool counted) noexcept;
 
     // ---- for an owner of the thread: turns until stop() is called, or nothing is left that could
-    // make progress.
+    // make progress. Throws std::logic_error inside of a turn of this scheduler.
     void run();
 
     // ---- for hosts
@@ -127,6 +143,8 @@ class scheduler {
     [[nodiscard]] bool has_native_work() const noexcept;
     [[nodiscard]] bool has_host_work() const noexcept;
     void poll() noexcept {
+        if (hooks_ != nullptr) [[unlikely]]
+            run_hooks();
         take_turn();
         driver_->poll();
     }
@@ -168,6 +186,7 @@ class scheduler {
         if (const pthread_t here = ::pthread_self(); turns_on_.load(relaxed) != here)
             turns_on_.store(here, relaxed);
     }
+    void run_hooks() noexcept;
 
     std::unique_ptr<driver> driver_;
     timer_wheel timers_;
@@ -182,11 +201,13 @@ class scheduler {
     std::uint64_t posts_run_ = 0;
     unsigned leases_ = 0;
     bool ended_ = false;
-    detail::resident* residents_ = nullptr;      // detail/resident.hpp
-    detail::resident* ending_ = nullptr;         // those that ended on another thread
-    std::vector<buffer_id> given_back_;          // loans that ended there; never grows
+    detail::resident* residents_ = nullptr;  // detail/resident.hpp
+    detail::resident* ending_ = nullptr;     // those that ended on another thread
+    std::vector<buffer_id> given_back_;      // loans that ended there; never grows
     std::atomic<bool> has_ending_{false};
-    std::atomic<pthread_t> turns_on_{0};         // the thread of the latest turn; 0: none yet
+    std::atomic<pthread_t> turns_on_{0};  // the thread of the latest turn; 0: none yet
+    turn_hook* hooks_ = nullptr;
+    ready_notice* notice_ = nullptr;
     step_watch* watch_ = nullptr;
     void* step_owner_ = nullptr;
     std::int64_t step_begin_ns_ = no_step;  // of the step under way, while it is to be told

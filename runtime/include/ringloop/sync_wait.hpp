@@ -2,7 +2,8 @@
 //
 // Returns its value or throws its exception. With a stop token the task is asked to stop when the
 // token is; what it then throws (operation_cancelled, if it does not handle it) is thrown here.
-// Must not be called from inside a coroutine: it would block the scheduler's thread.
+// Must not be called from inside a coroutine: it would block the scheduler's thread. On the same
+// scheduler, inside of a turn, it throws std::logic_error.
 #pragma once
 
 #include <stop_token>

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -46,6 +47,34 @@ struct scheduler::ready_queue {
 namespace {
 constinit std::mutex resident_lists;  // of all schedulers: one may end while a resident does
 }
+
+scheduler::scheduler(const driver_config& config) : scheduler(make_driver(config)) {}
+
+scheduler::scheduler(std::unique_ptr<driver> body)
+    : driver_(std::move(body)), ready_(std::make_unique<ready_queue>()) {
+    given_back_.reserve(driver_->what().buffer_count);
+}
+
+scheduler::~scheduler() {
+    come_to_rest();
+}
+
+void scheduler::end(std::unique_ptr<scheduler> left) noexcept {
+    left->come_to_rest();
+    const std::lock_guard lock(resident_lists);
+    if (left->leases_ == 0) return;
+    left->ended_ = true;
+    static_cast<void>(left.release());  // give_back() deletes it
+}
+
+void scheduler::come_to_rest() noexcept {
+    send_away();
+    driver_->retire_all();
+    // A poster may have been overtaken by its own node: it is still on its way out of post().
+    while (posting_.load(std::memory_order_acquire) != 0) std::this_thread::yield();
+}
+
+// ---- residents
 
 void detail::resident::join(scheduler& home, farewell leave) noexcept {
     const std::lock_guard lock(resident_lists);
@@ -143,6 +172,26 @@ scheduler::entry::~entry() {
 
 void scheduler::schedule(std::coroutine_handle<> handle) noexcept {
     ready_->push(handle);
+    if (notice_ != nullptr && detail::current_scheduler != this) [[unlikely]]
+        notice_->call(*notice_);
+}
+
+void scheduler::add(turn_hook& hook) noexcept {
+    turn_hook** at = &hooks_;
+    while (*at != nullptr) at = &(*at)->next;
+    *at = &hook;
+}
+
+void scheduler::remove(turn_hook& hook) noexcept {
+    turn_hook** at = &hooks_;
+    while (*at != &hook) at = &(*at)->next;
+    *at = hook.next;
+    hook.next = nullptr;
+}
+
+void scheduler::run_hooks() noexcept {
+    const entry inside(*this);
+    for (turn_hook* each = hooks_; each != nullptr; each = each->next) each->before(*each);
 }
 
 // A step may lead to another inside of it: native code calls Python, which starts native code.
@@ -184,13 +233,15 @@ void scheduler::stop() noexcept {
 }
 
 void scheduler::run() {
+    if (current() == this)
+        throw std::logic_error("ringloop: scheduler::run() inside of a turn of the same scheduler");
     const entry inside(*this);
     while (!stop_requested_.exchange(false, std::memory_order_acquire)) {
         run_native();
         run_host();
         if (stop_requested_.load(std::memory_order_relaxed)) continue;
         if (has_native_work() || has_host_work()) {
-            driver_->poll();
+            poll();
         } else if (driver_->in_flight() == 0 && timers_.size() == 0 && held_ == 0) {
             return;
         } else {
@@ -229,37 +280,10 @@ struct sleep_question {
 
 }  // namespace
 
-scheduler::scheduler(const driver_config& config) : scheduler(make_driver(config)) {}
-
-scheduler::scheduler(std::unique_ptr<driver> body)
-    : driver_(std::move(body)), ready_(std::make_unique<ready_queue>()) {
-    given_back_.reserve(driver_->what().buffer_count);
-}
-
-scheduler::~scheduler() {
-    come_to_rest();
-}
-
-void scheduler::end(std::unique_ptr<scheduler> left) noexcept {
-    left->come_to_rest();
-    const std::lock_guard lock(resident_lists);
-    if (left->leases_ == 0) return;
-    left->ended_ = true;
-    static_cast<void>(left.release());  // give_back() deletes it
-}
-
-void scheduler::come_to_rest() noexcept {
-    send_away();
-    driver_->retire_all();
-    // A poster may have been overtaken by its own node: it is still on its way out of post().
-    while (posting_.load(std::memory_order_acquire) != 0) std::this_thread::yield();
-}
-
-// ---- residents
-
-
 wait_result scheduler::wait(std::int64_t deadline_ns, std::int64_t spin_ns, bool (*has_work)(void*),
                             void* context) noexcept {
+    if (hooks_ != nullptr) [[unlikely]]
+        run_hooks();
     if (has_native_work() || has_host_work()) {
         poll();
         return wait_result::ready;
@@ -271,7 +295,9 @@ wait_result scheduler::wait(std::int64_t deadline_ns, std::int64_t spin_ns, bool
     request.spin_ns = spin_ns;
     request.has_work = &sleep_question::ask;
     request.context = &question;
-    return driver_->wait(request);
+    const wait_result result = driver_->wait(request);
+    for (turn_hook* each = hooks_; each != nullptr; each = each->next) each->after(*each);
+    return result;
 }
 
 std::size_t scheduler::run_native(std::size_t max) noexcept {

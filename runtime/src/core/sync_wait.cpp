@@ -2,6 +2,7 @@
 #include "ringloop/sync_wait.hpp"
 
 #include <optional>
+#include <stdexcept>
 
 #include "ringloop/detail/remote_stop.hpp"
 
@@ -9,6 +10,10 @@ namespace ringloop::detail {
 
 void root::run(scheduler& home, stop_scope& scope, const std::stop_token& token,
                bool (*wants_stop)(void*), void* context) {
+    if (scheduler::current() == &home)
+        throw std::logic_error(
+            "ringloop: sync_wait() inside of a turn of the same scheduler would wait for itself: "
+            "co_await the task");
     const scheduler::entry inside(home);
     handle_.promise().scope = &scope;
     std::optional<remote_stop> stopper;

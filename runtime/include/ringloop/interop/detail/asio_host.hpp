@@ -55,7 +55,10 @@ class asio_host : private interop::detail::host_hooks {
     void stop() noexcept { guest_.stop_all(); }
     // Keeps io.run() from returning, and the ring watched, while there is no task: for what other
     // threads post to native().
-    void keep() noexcept { guest_.keep(); }
+    void keep() noexcept {
+        guest_.keep();
+        guest_.turn_later();  // which announces the sleep to those who post
+    }
     void let_go() noexcept { guest_.let_go(); }
 
     // For this library's own headers.

@@ -294,10 +294,6 @@ class asio_wait : private posted, private stop_waiter {
             home_->post(*this);
         }
     }
-    void come_back_later() noexcept {
-        if (host_ != nullptr) host_->turn_later();
-        arrive(*this);
-    }
     static void arrive(posted& node) noexcept {
         auto& self = static_cast<asio_wait&>(node);
         self.unlink();
@@ -310,8 +306,7 @@ class asio_wait : private posted, private stop_waiter {
         if (!self.add_part()) return;  // it has ended, and is on its way home
         self.stopping_.store(true, std::memory_order_release);
         if (runs_here(self.executor_)) {
-            // A stop resumes nobody by itself.
-            if (self.emit()) self.come_back_later();
+            if (self.emit()) arrive(self);  // a stop resumes nobody by itself
         } else {
             asio::dispatch(self.executor_,
                            [part = journey(self, &asio_wait::not_delivered)]() mutable {

@@ -25,10 +25,15 @@ struct host_hooks {
     void (*arm)(host_hooks& host, std::int64_t deadline_ns) noexcept;
 };
 
-class hosted_scheduler {
+class hosted_scheduler : private scheduler::ready_notice {
   public:
     hosted_scheduler(host_hooks& hooks, const driver_config& config)
-        : native_(config), hooks_(hooks), thread_(std::this_thread::get_id()) {}
+        : ready_notice{&hosted_scheduler::became_ready},
+          native_(config),
+          hooks_(hooks),
+          thread_(std::this_thread::get_id()) {
+        native_.notify(this);
+    }
     ~hosted_scheduler() { end_all(); }
     hosted_scheduler(const hosted_scheduler&) = delete;
     hosted_scheduler& operator=(const hosted_scheduler&) = delete;
@@ -55,6 +60,7 @@ class hosted_scheduler {
         if (inside_) return;
         move_here();
         const inside guard(*this);
+        coming_ = false;
         unsigned round = 0;
         do {
             native_.io().unpark();
@@ -62,7 +68,10 @@ class hosted_scheduler {
             native_.run_native();
             native_.run_host();
         } while (++round < rounds_max && (has_work() || !park()));
-        if (round == rounds_max && (has_work() || !park())) hooks_.call_again(hooks_);
+        if (round == rounds_max && (has_work() || !park())) {
+            coming_ = true;
+            hooks_.call_again(hooks_);
+        }
         const std::int64_t deadline_ns = native_.next_deadline_ns();
         if (deadline_ns < armed_ns_) {
             armed_ns_ = deadline_ns;
@@ -74,12 +83,15 @@ class hosted_scheduler {
 
     // On the loop's thread: goes on with a coroutine of this scheduler's.
     void resume(std::coroutine_handle<> handle) {
+        const scheduler::entry inside_now(native_);  // nobody needs to be told
         native_.schedule(handle);
         turn();
     }
     // A turn will come, soon, if none is under way.
     void turn_later() noexcept {
-        if (!inside_) hooks_.call_again(hooks_);
+        if (inside_ || coming_) return;
+        coming_ = true;
+        hooks_.call_again(hooks_);
     }
     // Calls `start`, which posts here; then a turn. No wake-up is written to the ring for that.
     template <class Start>
@@ -160,6 +172,10 @@ class hosted_scheduler {
         hosted_scheduler& owner;
     };
 
+    // An event was set, a channel written to, outside of a turn.
+    static void became_ready(ready_notice& self) noexcept {
+        static_cast<hosted_scheduler&>(self).turn_later();
+    }
     [[nodiscard]] bool has_work() const noexcept {
         return native_.has_native_work() || native_.has_host_work();
     }
@@ -188,6 +204,7 @@ class hosted_scheduler {
     std::size_t kept_ = 0;
     job* first_ = nullptr;
     bool inside_ = false;
+    bool coming_ = false;  // call_again() was asked for
 };
 
 // The task<void> of a host's spawn(): what it throws is logged (set_error_log()).
