@@ -23,6 +23,7 @@ _ABOVE_CORE = r"ringloop/(bridge/python|kernels)"
 FORBIDDEN_INCLUDES = (
     ("runtime/", rf"{_PYTHON}|{_COMPUTE}|ringloop/(bridge|kernels|python)"),
     ("runtime/include/", r"openssl/"),     # runtime/src/net/tls*.cpp alone know it
+    ("runtime/", r"(boost/)?asio|uv\.h|ringloop/interop"),     # interop/ alone knows them
     ("bridge/include/ringloop/bridge/core/", f"{_PYTHON}|{_COMPUTE}|{_ABOVE_CORE}"),
     ("bridge/", rf"{_COMPUTE}|ringloop/kernels"),
     ("bridge/src/", _BINDERS),              # the tool is the extension module's choice
@@ -31,6 +32,7 @@ FORBIDDEN_INCLUDES = (
     ("python/native/kernels/", r"ringloop/(?!kernels/|bridge/|py/runtime[.]hpp)|\.\./.*"),
     ("python/native/", rf"{_COMPUTE}|ringloop/kernels"),
 )
+INTEROP = "runtime/include/ringloop/interop/"
 
 
 def includes(source: Source) -> Iterator[Finding]:
@@ -42,6 +44,8 @@ def includes(source: Source) -> Iterator[Finding]:
             continue
         for folder, forbidden in FORBIDDEN_INCLUDES:
             if not source.path.startswith(folder):
+                continue
+            if "interop" in forbidden and source.path.startswith(INTEROP):
                 continue
             if folder == "python/native/" and source.path.startswith("python/native/kernels/"):
                 continue

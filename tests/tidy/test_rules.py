@@ -27,6 +27,8 @@ def fires(rule: Rule, path: str, text: str) -> list[str]:
     ("layers", "runtime/src/a.cpp", "#include <Python.h>\n", "#include <vector>\n"),
     ("layers", "runtime/src/a.cpp", '#include "ringloop/bridge/core/job.hpp"\n',
      '#include "ringloop/driver.hpp"\n'),
+    ("layers", "runtime/include/ringloop/a.hpp", "#include <asio.hpp>\n", "#include <span>\n"),
+    ("layers", "runtime/src/a.cpp", '#include "ringloop/interop/uv.hpp"\n', "#include <span>\n"),
     ("layers", "runtime/include/ringloop/net/a.hpp", "#include <openssl/ssl.h>\n",
      "#include <span>\n"),
     ("layers", "bridge/include/ringloop/bridge/core/a.hpp",

@@ -53,7 +53,9 @@ class uv_guest : private scheduler::turn_hook {
 
     // Has active handles or requests, or handles that are closing.
     [[nodiscard]] bool alive() const noexcept { return uv_loop_alive(loop_) != 0; }
-    // Until it has none, which is when uv_run(UV_RUN_DEFAULT) would return.
+    // Until it has none, which is when uv_run(UV_RUN_DEFAULT) would return. (A template, so that
+    // who has only a uv_host, of another libuv, needs no function of this one.)
+    template <class = void>
     task<void> finished() {
         while (alive()) {
             idle_.reset();
