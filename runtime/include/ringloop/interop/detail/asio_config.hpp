@@ -17,6 +17,7 @@
 namespace ringloop::interop::inline with_boost_asio {
 namespace asio = boost::asio;
 using asio_error_code = boost::system::error_code;
+using asio_system_error = boost::system::system_error;
 }  // namespace ringloop::interop::inline with_boost_asio
 #else
 #include <asio.hpp>
@@ -31,5 +32,6 @@ using asio_error_code = boost::system::error_code;
 namespace ringloop::interop::inline with_asio {
 namespace asio = ::asio;
 using asio_error_code = ::asio::error_code;
+using asio_system_error = ::asio::system_error;
 }  // namespace ringloop::interop::inline with_asio
 #endif

@@ -109,7 +109,7 @@ class asio_spawned final : public interop::detail::hosted_scheduler::job {
         } catch (const operation_cancelled&) {
             if (source.stop_requested())
                 return std::make_exception_ptr(
-                    asio::system_error(asio_error_code(asio::error::operation_aborted)));
+                    asio_system_error(asio_error_code(asio::error::operation_aborted)));
             return std::current_exception();
         } catch (...) {
             return std::current_exception();

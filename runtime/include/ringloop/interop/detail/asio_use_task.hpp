@@ -48,7 +48,7 @@ namespace detail {
 
 [[noreturn]] inline void throw_asio(const asio_error_code& code) {
 #if defined(RINGLOOP_ASIO_BOOST)
-    throw boost::system::system_error(code, "asio");
+    throw asio_system_error(code, "asio");
 #else
     throw ringloop::error(code, "asio");
 #endif
@@ -57,7 +57,7 @@ namespace detail {
 [[nodiscard]] inline bool is_aborted(const std::exception_ptr& failure) noexcept {
     try {
         std::rethrow_exception(failure);
-    } catch (const asio::system_error& thrown) {
+    } catch (const asio_system_error& thrown) {
         return thrown.code() == asio::error::operation_aborted;
     } catch (...) {
         return false;
