@@ -7,12 +7,33 @@
 #include <ostream>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "ringloop/ringloop.hpp"
+#include "support/bodies.hpp"
 
 namespace ringloop::testing {
 
+// False where Asio is built for io_uring (test_kernel) and that is denied.
+inline bool asio_can_wait() {
+#if defined(ASIO_HAS_IO_URING)
+    return ring_works_here();
+#else
+    return true;
+#endif
+}
+
 enum class way { host, thread, context };
+
+// An asio_context is left out on Asio's io_uring: at its end both threads of Asio 1.22's wait for
+// the same completion, and one of them for good.
+inline std::vector<way> ways() {
+#if defined(ASIO_HAS_IO_URING)
+    return {way::host, way::thread};
+#else
+    return {way::host, way::thread, way::context};
+#endif
+}
 
 inline std::ostream& operator<<(std::ostream& out, way which) {
     constexpr std::string_view names[] = {"host", "thread", "context"};
