@@ -1,4 +1,4 @@
-"""ringloop/interop/uv.hpp inside of uvloop: its exported uv_loop_t, with the libuv that it brings."""
+"""ringloop/interop/uv.hpp inside of uvloop: its uv_loop_t, with the libuv that it brings."""
 from __future__ import annotations
 
 import asyncio
