@@ -6,10 +6,11 @@
 //     auto lines = py::iterate<std::string>(file);
 //     for (auto line = co_await lines.next(); line; line = co_await lines.next()) …
 //
-// Where it runs: as a task of the loop whose await, or py::run(), leads to this coroutine, in the
-// context of that await, or in a copy of it. A coroutine that is on another scheduler (of another thread) gets the
-// answer there. A coroutine that nothing of Python's leads to names the loop: await(object, loop).
-// `context` (a contextvars.Context) takes the place of the await's; for coroutines only.
+// Where it runs: as a task of the loop whose await, or py::run(), leads to this coroutine, in a
+// copy of the context of that await. A coroutine that is on another scheduler (of another thread) gets
+// the answer there. A coroutine that nothing of Python's leads to names the loop:
+// await(object, loop). `context` (a contextvars.Context) takes the place of the copy; for
+// coroutines only.
 //
 // on(loop, task) runs a native coroutine on a loop's thread from any scheduler, and gives its
 // outcome here. Such a coroutine may hold_gil() and await().
