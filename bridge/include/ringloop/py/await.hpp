@@ -7,8 +7,8 @@
 //     for (auto line = co_await lines.next(); line; line = co_await lines.next()) …
 //
 // Where it runs: as a task of the loop whose await, or py::run(), leads to this coroutine, in a
-// copy of the context of that await. A coroutine that is on another scheduler (of another thread) gets
-// the answer there. A coroutine that nothing of Python's leads to names the loop:
+// copy of the context of that await. A coroutine that is on another scheduler (of another thread)
+// gets the answer there. A coroutine that nothing of Python's leads to names the loop:
 // await(object, loop). `context` (a contextvars.Context) takes the place of the copy; for
 // coroutines only.
 //
