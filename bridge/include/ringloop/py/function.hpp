@@ -46,7 +46,7 @@ task<Result> call_function(std::shared_ptr<const ref> callable, Arguments... arg
     task_base& source = needed(co_await find_source());
     ref packed = ref::steal(PyTuple_New(static_cast<Py_ssize_t>(sizeof...(Arguments))));
     if (!packed) throw error::take();
-    Py_ssize_t at = 0;
+    [[maybe_unused]] Py_ssize_t at = 0;  // GCC 16 warns of it where no argument advances it
     (put_argument(packed.get(), at++, convert<Arguments>::to(std::move(arguments))), ...);
     ref answer = call_in(source.context(), callable->get(), packed.get());
     if (is_awaitable(answer.get())) answer = co_await await(std::move(answer));
