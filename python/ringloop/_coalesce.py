@@ -64,7 +64,8 @@ def coalesce(
         try:
             return await future
         finally:
-            if future.cancelled() or not future.done():
+            # Under a closed loop the collector ends this frame, and cancel() would raise.
+            if not loop.is_closed() and (future.cancelled() or not future.done()):
                 future.cancel()
                 batch.leave()
             del future  # its exception's traceback holds this frame
@@ -112,7 +113,7 @@ class _Batch(Generic[_T, _R]):
 
     def leave(self) -> None:
         self._present -= 1
-        if self._present > 0 or self.loop.is_closed():
+        if self._present > 0:
             return
         self.is_open = False
         self._handle.cancel()
