@@ -11,13 +11,13 @@ import os
 import socket
 import sys
 import time
-import warnings
 import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness.datagrams import LOOPBACK, Echo, Recorder, close, endpoint, name, peer
+from harness.forks import fork
 from harness.loops import Run
 from harness.tcp import elsewhere, turns
 
@@ -519,9 +519,7 @@ def test_an_endpoint_of_a_closed_loop_says_so(run: Run) -> None:
 
 def in_child(work: Any) -> None:
     """Runs `work` in a forked child; the child's end is this call's."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)     # threads and fork
-        pid = os.fork()
+    pid = fork()
     if pid == 0:
         code = 1
         try:
@@ -564,9 +562,7 @@ def test_the_rest_of_a_batch_is_the_parents_when_a_callback_forks(run: Run) -> N
                 os.write(write, data)
             super().datagram_received(data, address)
             if data == b"2":
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", DeprecationWarning)
-                    pid = os.fork()
+                pid = fork()
                 if pid:
                     children.append(pid)
                     os.waitpid(pid, 0)

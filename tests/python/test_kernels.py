@@ -6,10 +6,10 @@ import asyncio
 import os
 import subprocess
 import sys
-import warnings
 
 import pytest
 from harness import loops
+from harness.forks import fork
 from ringloop import _kernels, kernels, memory
 
 np = pytest.importorskip("numpy")
@@ -144,9 +144,7 @@ asyncio.run(main())
 
 def test_a_forked_child_is_told_to_spawn() -> None:
     asyncio.run(_one_product())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # 3.15 counts the workers' threads, too
-        child = os.fork()
+    child = fork()
     if child == 0:
         try:
             kernels.matmul(SQUARE, SQUARE)

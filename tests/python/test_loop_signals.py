@@ -8,11 +8,11 @@ import os
 import signal
 import socket
 import threading
-import warnings
 from typing import Any, Iterator
 
 import pytest
 
+from harness.forks import fork
 from harness.loops import Run
 
 
@@ -359,9 +359,7 @@ def test_signals_of_a_forked_child_do_not_reach_the_parents_handlers(loop: Any) 
     loop.add_signal_handler(signal.SIGUSR1, seen.append, "parent")
 
     def fork() -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)     # threads and fork
-            pid = os.fork()
+        pid = fork()
         if pid == 0:
             signal.raise_signal(signal.SIGUSR1)
             os._exit(0)

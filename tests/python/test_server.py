@@ -16,6 +16,7 @@ import time
 import pytest
 
 import ringloop
+from harness.forks import fork
 from harness.tcp import Recorder, elsewhere, read_all, read_exactly, reset, turns
 
 
@@ -344,7 +345,7 @@ def test_a_busy_process_leaves_connections_to_others_that_share_the_listener(run
 
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
         address = listener.getsockname()
-        child = os.fork()
+        child = fork()
         if child == 0:
             try:
                 run(serve_shared(listener))

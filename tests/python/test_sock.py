@@ -9,11 +9,11 @@ import asyncio
 import contextlib
 import os
 import socket
-import warnings
 from typing import Any, Iterator
 
 import pytest
 from harness import accounts, datagrams
+from harness.forks import fork
 from harness.loops import Run
 
 
@@ -484,9 +484,7 @@ def test_a_forked_child_closes_a_socket_that_its_parent_receives_on(run: Run, pa
         receive = asyncio.ensure_future(asyncio.get_running_loop().sock_recv(ours, 10))
         await asyncio.sleep(0)
         fd = ours.fileno()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)     # threads and fork
-            pid = os.fork()
+        pid = fork()
         if pid == 0:
             ours.close()
             os._exit(int(os.path.exists(f"/proc/self/fd/{fd}")))
