@@ -18,6 +18,7 @@ import pytest
 import ringloop
 from harness.extensions import load
 from harness.loops import Run
+from harness.tcp import turns
 
 MODULES = ("bridge_calls", "bridge_calls_nanobind")
 
@@ -207,10 +208,19 @@ def test_an_error_on_the_way_out_is_not_hidden_by_the_cancel(calls: Any, on_host
 
 def test_a_shielded_section_runs_to_its_end(calls: Any, on_host: Run) -> None:
     async def main() -> None:
+        entered, may_leave = asyncio.Event(), asyncio.Event()
+
+        async def gate() -> None:
+            entered.set()
+            await may_leave.wait()
+
         calls.cleaned_up()
-        task = asyncio.ensure_future(calls.stubborn(20))
-        await asyncio.sleep(0.001)
+        task = asyncio.ensure_future(calls.stubborn(gate))
+        await entered.wait()
         task.cancel()
+        await turns()
+        assert not task.done()
+        may_leave.set()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert calls.cleaned_up() == 1

@@ -63,12 +63,12 @@ inline rl::task<void> clumsy() {
         throw std::invalid_argument("could not clean up");
     }
 }
-inline rl::task<int> stubborn(int delay_ms) {
-    const int value = co_await rl::shield([](int shielded_ms) -> rl::task<int> {
-        co_await rl::sleep_for(milliseconds(shielded_ms));
+inline rl::task<int> stubborn(rl::py::function gate) {
+    const int value = co_await rl::shield([](rl::py::function shielded) -> rl::task<int> {
+        co_await shielded.call();
         ++cleaned_up;
         co_return 1;
-    }(delay_ms));
+    }(std::move(gate)));
     co_return value;
 }
 
