@@ -3,6 +3,7 @@ as it would with Python's own awaits, and the parent notices nothing. The module
 tests/python/extension/ends.cpp."""
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -62,7 +63,15 @@ if os.getpid() != parent:
 """
 
 
-@pytest.mark.parametrize("way", ["exit", "return", "return and run"])
+# From 3.14.1 on the child has no running loop and no current task (gh-139894): the task that forked
+# ends in this report of the host's, with native work or without, and no SystemExit comes out of it.
+REPORT = re.compile(r"Exception in callback <_asyncio\.TaskStepMethWrapper [^\n]*\n"
+                    r"(?:[^\n]*\n){1,6}?RuntimeError: loop <[^\n]*> is not the running loop\n")
+EXIT = pytest.param("exit", marks=pytest.mark.skipif(
+    sys.version_info >= (3, 14), reason="sys.exit() in a forked child ends no loop from 3.14.1 on"))
+
+
+@pytest.mark.parametrize("way", [EXIT, "return", "return and run"])
 @pytest.mark.parametrize("host", GUESTS)
 def test_a_forked_child_leaves_a_foreign_loop_with_native_work_in_flight(host: str,
                                                                          way: str) -> None:
@@ -70,4 +79,5 @@ def test_a_forked_child_leaves_a_foreign_loop_with_native_work_in_flight(host: s
     done = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROGRAM,
                            host, way], capture_output=True, text=True, check=False,
                           timeout=20 * limits.SLOWDOWN)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
+    said = REPORT.sub("", done.stderr, count=1) if sys.version_info >= (3, 14) else done.stderr
+    assert (done.returncode, done.stdout, said) == (0, "fine\n", "")
