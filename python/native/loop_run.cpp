@@ -143,6 +143,10 @@ bool is_done_future(PyObject* object) noexcept {
 // What a forked child still does after the handle, or the completion, that forked.
 int end_in_child(loop_object* loop) noexcept {
     std::vector<handle_object*>& endings = loop->state.endings;
+    if (!endings.empty()) {
+        auto* self = reinterpret_cast<PyObject*>(loop);
+        if (!ref::steal(PyObject_CallMethod(self, "_step_in_child", nullptr))) return -1;
+    }
     while (!loop->stopping && !endings.empty()) {
         std::vector<handle_object*> now;
         now.swap(endings);

@@ -11,7 +11,7 @@ Thread: the one that forked, the only one of the child.
 from __future__ import annotations
 
 import asyncio
-from asyncio import base_events, tasks
+from asyncio import base_events, events, tasks
 from typing import Any
 
 _base: Any = base_events.BaseEventLoop
@@ -27,6 +27,20 @@ class ForkMixin:
             future.close()
             return None
         return _base.run_until_complete(self, future)
+
+    def _step_in_child(self: Any) -> None:
+        """Before what has ended since the fork is heard of. From 3.14.1 on a fork takes the running
+        loop from the thread (gh-139894), and a task steps under its running loop only."""
+        events._set_running_loop(self)
+
+    def _is_of_fork(self: Any, error: BaseException) -> bool:
+        """Whether it says no more than that the task that forked has lost its running loop. Raises
+        what came out of that task."""
+        if type(error) is not RuntimeError or not str(error).endswith("is not the running loop"):
+            return False
+        if isinstance(error.__context__, (SystemExit, KeyboardInterrupt)):
+            raise error.__context__
+        return True
 
     def _leave_to_parent(self: Any) -> None:
         """The parent's tasks are not this process's to cancel, or to complain about."""

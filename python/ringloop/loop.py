@@ -159,7 +159,8 @@ class EventLoop(  # type: ignore[misc]  # the mixins take the loop for their sel
         base_events.BaseEventLoop.set_debug(self, bool(enabled))
 
     def _report_handle(self, handle: Any, exception: BaseException) -> None:
-        self.call_exception_handler(_handles.report(handle, exception))
+        if not (self._is_parents and self._is_of_fork(exception)):
+            self.call_exception_handler(_handles.report(handle, exception))
 
     def _run_handle_debug(self, handle: Any) -> None:
         self._current_handle = handle
