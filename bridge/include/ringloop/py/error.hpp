@@ -218,31 +218,33 @@ inline constexpr int reasons_max = 64;  // of reasons of reasons: a chain has an
 }
 
 // What it was thrown for becomes its __cause__, by the same table. An exception of Python's that
-// has a cause keeps it. True: `failure` itself was Python's.
+// has a cause keeps it. True: `failure`, or what it was thrown for, was Python's: kept by an
+// exception of Python's, it would keep that one, in a circle that no collector sees.
 inline bool raise_with_reasons(const std::exception_ptr& failure, translator translate,
                                int depth) noexcept {
     bridge::ref reason;
+    bool has_pythons = false;
     if (const std::exception_ptr nested = reason_of(failure); nested && depth < reasons_max) {
-        static_cast<void>(raise_with_reasons(nested, translate, depth + 1));
+        has_pythons = raise_with_reasons(nested, translate, depth + 1);
         reason = bridge::take_exception();
     }
     const bool is_error = restore(failure);
-    const bool is_pythons = is_error || raise_one(failure, translate);
-    if (!reason) return is_pythons;
+    if (is_error || raise_one(failure, translate)) has_pythons = true;
+    if (!reason) return has_pythons;
     bridge::ref raised = bridge::take_exception();
     const ref before = is_error ? ref::steal(PyException_GetCause(raised.get())) : ref();
     if (!before && !leads_to(reason.get(), raised.get()))
         PyException_SetCause(raised.get(), reason.release());
     bridge::restore_exception(std::move(raised));
-    return is_pythons;
+    return has_pythons;
 }
 
 // Sets the Python exception for `failure`, with the native coroutine's name. GIL.
 inline void raise(const std::exception_ptr& failure, const export_info& about,
                   translator translate) noexcept {
-    const bool is_pythons = raise_with_reasons(failure, translate, 0);
+    const bool has_pythons = raise_with_reasons(failure, translate, 0);
     if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) != 0)
-        note_frame(about.name, is_pythons ? nullptr : failure);
+        note_frame(about.name, has_pythons ? nullptr : failure);
 }
 
 }  // namespace detail
