@@ -24,6 +24,10 @@ def read_line(stream: socket.socket) -> bytes:
 
 def join(server: Starter, *others: socket.socket) -> None:
     """Waits until all of them are in the room: they hear a line of each."""
+    for each in others:     # who is not in it yet hears of nobody: first of oneself, then of others
+        each.sendall(b"here\n")
+        while read_line(each) != name(each) + b": here\n":
+            pass
     for speaker in others:
         speaker.sendall(b"here\n")
         for each in others:
