@@ -161,6 +161,7 @@ def test_a_loop_that_runs_is_not_closed_from_another_thread(loop: Any) -> None:
     assert not loop.is_closed()
 
 
+@pytest.mark.logs_errors        # the task that its loop refused, as on any loop
 def test_debug_mode_refuses_what_would_schedule_there(loop: Any) -> None:
     loop.set_debug(True)
 

@@ -156,6 +156,7 @@ def test_a_loop_that_nobody_closed_is_collected(backend: str, case: Callable[[An
     assert any(text.startswith("unclosed event loop") for text in said), said
 
 
+@pytest.mark.logs_errors        # the loops' tasks are pending
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_it_is_collected_whatever_its_finalizer_does(backend: str,
                                                      case: Callable[[Any], None]) -> None:

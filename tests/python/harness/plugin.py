@@ -5,8 +5,9 @@ Fixtures
     loop      a ringloop event loop of that backend, closed afterwards
     run       run(coroutine) on a fresh ringloop loop of that backend
     on_host   the same on every host of our awaitables: ringloop, asyncio, uvloop
-`async def` tests run through `run`. Every test is checked for what it leaves behind and limited in
-time (@pytest.mark.time_limit(seconds), default 60).
+`async def` tests run through `run`. Every test is checked for what it leaves behind and for what
+its loops log as errors (logged.py), and limited in time (@pytest.mark.time_limit(seconds), default
+60).
 """
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from typing import Any, Iterator
 
 import pytest
 
-from harness import accounts, limits, loops
+from harness import accounts, limits, logged, loops
 
 if "ASAN_OPTIONS" in os.environ:
     # For programs that tests start: many end with work in flight, and what an interpreter holds
@@ -90,6 +91,17 @@ def ledger(request: pytest.FixtureRequest) -> Iterator[None]:
     left = accounts.settled_difference(before)
     if request.node.get_closest_marker("no_ledger") is None and left:
         pytest.fail("left behind: " + "; ".join(left), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def logged_errors(request: pytest.FixtureRequest, ledger: None) -> Iterator[None]:
+    """Set up behind the ledger: the loop's fixture, torn down first, may log as well."""
+    with logged.errors() as errors:
+        yield
+    expected = (request.node.get_closest_marker("logs_errors") is not None
+                or "caplog" in request.fixturenames)
+    if errors and not expected:
+        pytest.fail("logged as an error: " + "; ".join(errors), pytrace=False)
 
 
 @pytest.fixture(params=loops.BACKENDS)
