@@ -86,7 +86,7 @@ class Fairness(Load):
 
     def measure(self, rig: Rig, subject: str) -> Figures:
         quiet = {"connections": 99, "per_second": 2000}
-        with rig.server(subject, self.service) as server:
+        with programs.normal_priority(), rig.server(subject, self.service) as server:
             alone = rig.load(server, self.service, **quiet)
             beside = rig.load(server, self.service, flood=1, **quiet)
         if beside["flood_bytes"] == 0 and not rig.quick:

@@ -1,14 +1,27 @@
 """Programs of the build that the cells start."""
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from common import placing
 
 REAL_TIME = "RINGLOOP_BENCH_REAL_TIME"     # "0": at normal priority
+
+
+@contextlib.contextmanager
+def normal_priority() -> Iterator[None]:
+    """For what is started inside: of a program at real-time priority that never rests the kernel
+    takes away a twentieth of each second at once, and no tail of it means anything."""
+    before = os.environ.get(REAL_TIME, "1")
+    os.environ[REAL_TIME] = "0"
+    try:
+        yield
+    finally:
+        os.environ[REAL_TIME] = before
 
 
 def pin(cores: set[int]) -> None:
