@@ -15,6 +15,8 @@
 
 #include "loop_object.hpp"
 #include "ringloop/bridge/python/errors.hpp"
+#include "transport.hpp"
+#include "transport_queue.hpp"
 
 namespace ringloop::python {
 
@@ -204,6 +206,16 @@ int run_timers(loop_object* loop) noexcept {
     return go_on;
 }
 
+// The program may end with this run, as by sys.exit() in a callback, and never close its loop: what
+// write() accepted in a turn leaves behind what the turn before had in flight.
+void send_what_waits(loop_object* loop) noexcept {
+    if (outgoing_live == 0) return;
+    const std::vector<PyObject*>& transports = loop->state.transports;
+    for (std::size_t i = 0; i < transports.size(); ++i)  // an exception handler may make new ones
+        if (transports[i] != nullptr && is_transport(transports[i]))
+            transport_send_behind(state_of(transports[i]));
+}
+
 int raise_fatal(loop_object* loop) noexcept {
     if (!loop->state.fatal) return 0;
     bridge::restore_exception(std::move(loop->state.fatal));
@@ -310,6 +322,7 @@ PyObject* loop_run(PyObject* self, PyObject*) {
     } else {
         ref exception = result < 0 ? bridge::take_exception() : ref();
         run_turn_end_hooks(loop);
+        send_what_waits(loop);
         io_of(loop).flush();
         if (exception) bridge::restore_exception(std::move(exception));
     }

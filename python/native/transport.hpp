@@ -216,6 +216,9 @@ void transport_send_queued(transport_state& t) noexcept;
 // For somebody who uses the socket itself next: what this turn wrote leaves now, as far as nothing
 // waits already. 0, or -1 with an exception set.
 int transport_send_now(transport_state& t) noexcept;
+// A run of the loop ends, and maybe the program: what waits behind the send in flight follows it
+// now, as far as the kernel takes it. Callbacks of Python's wait for the next run.
+void transport_send_behind(transport_state& t) noexcept;
 // One last attempt to send, then everything not in flight is dropped and the send is cancelled.
 void transport_drop_queued(transport_state& t, bool try_first) noexcept;
 // list of what waits, for `_buffer`.

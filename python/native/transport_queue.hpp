@@ -62,6 +62,7 @@ struct outgoing {
     piece_list lists[2];
     std::size_t bytes = 0;     // in both lists
     std::uint8_t filling = 0;  // the list that write() appends to; the other may be in flight
+    bool run_ends = false;     // collected behind a run: no callback of Python's runs now
     outgoing* next_free = nullptr;
 
     [[nodiscard]] piece_list& pending() noexcept { return lists[filling]; }

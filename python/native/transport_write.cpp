@@ -136,14 +136,21 @@ int written(transport_state& t) noexcept {
     return maybe_pause(object_of(t), transport_queued_bytes(t), t.context);
 }
 
+// protocol.resume_writing(), if it waits for that: at once, or in the loop's next run.
+int resume_protocol(transport_state& t, bool later) noexcept {
+    if (!protocol_paused(object_of(t))) return 0;
+    const ref resume =
+        ref::steal(PyObject_GetAttr(object_of(t), names()._maybe_resume_protocol));
+    if (!resume) return -1;
+    if (later) return loop_call_soon(loop_of(t), resume.get(), nullptr, t.context);
+    context_scope scope(t);
+    return ref::steal(PyObject_CallNoArgs(resume.get())) ? 0 : -1;
+}
+
 // Room was made: the protocol may go on, a closing transport may end.
-void after_progress(transport_state& t) noexcept {
-    if (protocol_paused(object_of(t))) {
-        context_scope scope(t);
-        ref done =
-            ref::steal(PyObject_CallMethodNoArgs(object_of(t), names()._maybe_resume_protocol));
-        if (!done) transport_failed(t, "protocol.resume_writing() failed");
-    }
+void after_progress(transport_state& t, bool run_ends) noexcept {
+    if (resume_protocol(t, run_ends) < 0)
+        transport_failed(t, "protocol.resume_writing() failed");
     if (t.out != nullptr || t.connection_lost_count > 0) return;
     const int result = t.file_waiter != nullptr ? transport_finish_file_waiter(t, false)
                                                 : transport_queue_ended(t);
@@ -166,6 +173,15 @@ void sent_some(transport_state& t, int result) noexcept {
     const auto bytes = static_cast<std::size_t>(std::max(result, 0));
     out.flight().consume(bytes);
     out.bytes -= bytes;
+    const bool run_ends = std::exchange(out.run_ends, false);
+    if (run_ends && out.flight().empty()) {
+        if (const int error = send_pending(t); error < 0) {
+            give_outgoing(std::exchange(t.out, nullptr));
+            bridge::raise_errno(error);
+            transport_failed(t, "Fatal write error on socket transport");
+            return;
+        }
+    }
     if (out.bytes == 0 || t.connection_lost_count > 0 || !io_usable(t)) {
         // Being closed: what a later turn wrote has waited behind this send. One direct attempt.
         const bool whole = out.flight().empty() && t.connection_lost_count == 0;
@@ -177,7 +193,7 @@ void sent_some(transport_state& t, int result) noexcept {
     } else {
         transport_send_queued(t);
     }
-    after_progress(t);
+    after_progress(t, run_ends);
 }
 
 void on_sent(operation& op, const completion& result) noexcept {
@@ -318,6 +334,12 @@ int transport_send_now(transport_state& t) noexcept {
     if (t.out->bytes > 0) return 0;
     give_outgoing(std::exchange(t.out, nullptr));
     return t.file_waiter == nullptr ? transport_queue_ended(t) : 0;
+}
+
+void transport_send_behind(transport_state& t) noexcept {
+    if (t.out == nullptr || !t.out->send.in_flight() || t.out->pending().empty()) return;
+    t.out->run_ends = true;
+    io_of(loop_of(t)).retire(t.out->send);  // on_sent() goes on, with what waited
 }
 
 void transport_drop_queued(transport_state& t, bool try_first) noexcept {

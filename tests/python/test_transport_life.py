@@ -6,6 +6,7 @@ import contextvars
 import gc
 import socket
 import weakref
+from contextlib import nullcontext
 
 import pytest
 
@@ -349,6 +350,73 @@ def test_writes_of_two_turns_leave_though_an_exception_ended_the_run(loop):
         with pytest.warns(ResourceWarning, match="unclosed transport"):
             del transport, begin, leave
             gc.collect()
+
+
+@pytest.mark.parametrize("leave_by", ["exception", "stop"])
+def test_writes_of_two_turns_have_left_when_a_run_ends(loop, leave_by):
+    """A program that exits then need not close its loop: the second piece used to stay behind the
+    first one's send, and went with the process."""
+    with tcp_pair() as (near, far):
+        near.setblocking(False)
+        transport, protocol = loop.run_until_complete(
+            loop.create_connection(Recorder, sock=near))
+
+        def begin():
+            transport.write(b"hello, ")
+            loop.call_soon(leave)
+
+        def leave():
+            transport.write(b"good-bye")
+            if leave_by == "exception":
+                raise KeyboardInterrupt
+            loop.stop()
+
+        loop.call_soon(begin)
+        with pytest.raises(KeyboardInterrupt) if leave_by == "exception" else nullcontext():
+            loop.run_forever()
+        assert read_exactly(far, 15) == b"hello, good-bye"
+        far.sendall(b"more")
+        loop.run_until_complete(protocol.receive(4))     # and the loop goes on
+        transport.write(b"!")
+        transport.close()
+        loop.run_until_complete(protocol.lost)
+        assert read_all(far) == b"!"
+
+
+def test_a_protocol_is_resumed_in_a_run_and_never_behind_one(loop):
+    """What waited behind a send leaves when the run ends: resume_writing() waits for the next."""
+    with tcp_pair() as (near, far):
+        near.setblocking(False)
+        seen = []
+
+        class Paused(Recorder):
+            def pause_writing(self):
+                seen.append(("pause", loop.is_running()))
+
+            def resume_writing(self):
+                seen.append(("resume", loop.is_running()))
+
+        transport, protocol = loop.run_until_complete(
+            loop.create_connection(Paused, sock=near))
+        transport.set_write_buffer_limits(high=10, low=5)
+
+        def begin():
+            transport.write(b"0123456")
+            loop.call_soon(leave)
+
+        def leave():
+            transport.write(b"89abcdef")       # behind the first: above the mark
+            loop.stop()
+
+        loop.call_soon(begin)
+        loop.run_forever()
+        assert read_exactly(far, 15) == b"012345689abcdef"
+        assert seen == [("pause", True)]
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        assert seen == [("pause", True), ("resume", True)]
+        transport.close()
+        loop.run_until_complete(protocol.lost)
 
 
 async def test_callbacks_run_in_the_connections_context():
