@@ -36,6 +36,9 @@ class own_host final : public bridge::loop_host {
 struct spin_policy {
     static constexpr std::int64_t spin_ns = 20'000;
     static constexpr std::int64_t short_sleep_ns = 40'000;  // asleep: the wake-up alone costs half
+    // After a spin that a call from another Python thread has ended: until that thread waits for
+    // the answer and leaves the GIL. To ask for it at once is to sleep for it.
+    static constexpr std::int64_t grace_ns = 2'000;
     static constexpr int start = 4;
     bool allowed = false;
     int short_sleeps = 0;  // in a row, up to `start`

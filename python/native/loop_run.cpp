@@ -62,8 +62,12 @@ wait_result wait_without_gil(loop_object* loop, std::int64_t deadline_ns) {
     Py_BEGIN_ALLOW_THREADS;
     const std::int64_t begin_ns = native.now_ns();
     result = native.wait(deadline_ns, spin.budget_ns(), &has_ready, loop);
-    const std::int64_t end_ns = native.now_ns();
+    std::int64_t end_ns = native.now_ns();
     spin.slept(end_ns - begin_ns);
+    if (spin.budget_ns() != 0 && has_ready(loop)) {
+        const std::int64_t until_ns = end_ns + spin_policy::grace_ns;
+        while (end_ns < until_ns) end_ns = native.now_ns();
+    }
     stall_watch& stalls = loop->state.stalls;
     if (stalls.on()) stalls.begin(end_ns);
     native.run_native();
