@@ -34,7 +34,9 @@ constexpr std::size_t heavy_small_bytes = 4 * 1024;
 constexpr std::uint8_t large_run_max = 3;
 constexpr std::uint8_t small_run_max = 8;
 constexpr std::size_t scratch_bytes = 256 * 1024;
+// What one event brings of one connection, before the others have their turn.
 constexpr int reads_per_event_max = 8;
+constexpr std::size_t bytes_per_event_max = scratch_bytes;
 constexpr int end_events = POLLRDHUP | POLLHUP | POLLERR;
 
 char* scratch() noexcept {
@@ -293,19 +295,22 @@ void on_readable(transport_state& t, const completion& result) noexcept {
         if (result.result != -ECANCELED) read_side_ended(t, result.result);
         return;
     }
-    for (int reads = 0; reads < reads_per_event_max; ++reads) {
+    std::size_t bytes = 0;
+    for (int reads = 1;; ++reads) {
         if (!wants_reading(t) || !io_usable(t)) return;
         bool full = false;
         {
             context_scope scope(t);
-            if (read_once(t, full) == 0) break;
+            const std::size_t size = read_once(t, full);
+            if (size == 0) break;
+            bytes += size;
         }
         // A short read has emptied the socket; its end, if that was reported, is still to be read.
         if (!full && (result.result & end_events) == 0) break;
-        if (reads + 1 == reads_per_event_max && t.receive.in_flight() && io_usable(t)) {
-            // More is there, others are waiting: arming anew reports it again.
-            io_of(loop_of(t)).cancel(t.receive);
-        }
+        if (reads < reads_per_event_max && bytes < bytes_per_event_max) continue;
+        // More is there, others are waiting: arming anew reports it again.
+        if (t.receive.in_flight() && io_usable(t)) io_of(loop_of(t)).cancel(t.receive);
+        break;
     }
     if (t.read_ended) transport_update_reading(t);
 }
