@@ -25,6 +25,7 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -150,6 +151,15 @@ class driver {
     [[nodiscard]] std::size_t buffer_size() const noexcept { return pool_buffer_size_; }
     void release_buffer(buffer_id id) noexcept;
     [[nodiscard]] unsigned leased_buffers() const noexcept { return leased_; }
+
+    // ---- memory for files, which the kernel keeps at hand
+    static constexpr int registered_max = 64;
+    // From here on reads and writes of files may name it: operation::registered. Returns its
+    // number, or a negated errno: EOPNOTSUPP where the body has no such thing, ENOMEM where the
+    // user may pin no more (RLIMIT_MEMLOCK), ENOSPC above `registered_max`. At most 1 GiB each.
+    virtual int register_memory(std::span<std::byte>) noexcept { return -EOPNOTSUPP; }
+    // Operations in flight that name it go on; the memory stays until they have ended.
+    virtual void unregister_memory(int) noexcept {}
 
     // ---- immediate verbs: one non-blocking system call each. They return the call's result or a
     // negated errno.

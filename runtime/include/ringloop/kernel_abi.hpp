@@ -7,7 +7,11 @@ namespace ringloop::kernel_abi {
 
 // Opcodes that the uring body submits.
 inline constexpr unsigned op_nop = 0;
+inline constexpr unsigned op_readv = 1;
+inline constexpr unsigned op_writev = 2;
 inline constexpr unsigned op_fsync = 3;
+inline constexpr unsigned op_read_fixed = 4;
+inline constexpr unsigned op_write_fixed = 5;
 inline constexpr unsigned op_poll_add = 6;
 inline constexpr unsigned op_sendmsg = 9;
 inline constexpr unsigned op_accept = 13;

@@ -25,6 +25,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 struct statx;
 
@@ -96,6 +97,11 @@ struct memory_arguments {  // receive_into, read, write
     std::int64_t
         offset;  // bytes from the start, -1: at the file's position; unused by receive_into
 };
+struct vector_arguments {  // read, write, where `vectored`
+    const iovec* pieces;   // stay alive and unchanged until the completion, like their bytes
+    std::size_t count;     // at most IOV_MAX
+    std::int64_t offset;
+};
 struct send_arguments {
     const msghdr*
         message;  // iovec array and its bytes stay alive and unchanged until the completion
@@ -162,6 +168,9 @@ class operation {
     void prepare_open(int directory, const char* path, int flags, mode_t mode) noexcept;
     void prepare_read(int fd, void* data, std::size_t size, std::int64_t offset) noexcept;
     void prepare_write(int fd, const void* data, std::size_t size, std::int64_t offset) noexcept;
+    // Scattered and gathered: filled, or written, in order.
+    void prepare_read(int fd, std::span<const iovec> pieces, std::int64_t offset) noexcept;
+    void prepare_write(int fd, std::span<const iovec> pieces, std::int64_t offset) noexcept;
     void prepare_statx(int directory, const char* path, int flags, unsigned mask,
                        struct statx* result) noexcept;
     void prepare_fsync(int fd, bool data_only) noexcept;
@@ -180,6 +189,7 @@ class operation {
         accept_arguments accept;
         connect_arguments connect;
         memory_arguments memory;
+        vector_arguments vector;
         send_arguments send;
         poll_arguments poll;
         open_arguments open;
@@ -193,6 +203,10 @@ class operation {
     op_code code = op_code::nop;
     op_state state = op_state::idle;
     bool multishot = false;
+    bool vectored = false;  // of a read or a write
+    // Of a read or a write of one piece: the number of the registered memory that it lies in, -1:
+    // none. Set between prepare_read() or prepare_write() and submit().
+    std::int8_t registered = -1;
     bool host = false;
     bool cancel_requested = false;  // set by driver::cancel() and retire()
 

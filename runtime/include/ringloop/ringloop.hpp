@@ -9,12 +9,14 @@
 #include "ringloop/capabilities.hpp"       // which backend, and why
 #include "ringloop/driver.hpp"             // the door to the kernel
 #include "ringloop/error.hpp"              // what awaits throw
+#include "ringloop/fs/aligned_buffer.hpp"  // memory at a multiple
 #include "ringloop/fs/blocking.hpp"        // calls on files that block, for offload()
 #include "ringloop/fs/direct.hpp"          // O_DIRECT
 #include "ringloop/fs/directory.hpp"       // the entries of a directory
 #include "ringloop/fs/entry.hpp"           // of a directory: a name and what it is
 #include "ringloop/fs/file.hpp"            // open, read_at, write_at, sync, status
 #include "ringloop/fs/path.hpp"            // rename, unlink, mkdir, link …
+#include "ringloop/fs/registered.hpp"      // memory that the kernel has pinned
 #include "ringloop/fs/watch.hpp"           // changes, as they happen
 #include "ringloop/fs/whole_file.hpp"      // read_file, write_file, copy_file
 #include "ringloop/generator.hpp"          // coroutines that yield

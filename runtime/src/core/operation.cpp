@@ -16,6 +16,8 @@ void operation::prepare(op_code new_code, int new_fd, bool repeat) noexcept {
     code = new_code;
     fd = new_fd;
     multishot = repeat;
+    vectored = false;
+    registered = -1;
     cancel_requested = false;
     state = op_state::idle;
 }
@@ -70,6 +72,20 @@ void operation::prepare_write(int new_fd, const void* data, std::size_t size,
                               std::int64_t offset) noexcept {
     prepare(op_code::write, new_fd, false);
     arguments.memory = {const_cast<void*>(data), size, offset};
+}
+
+void operation::prepare_read(int new_fd, std::span<const iovec> pieces,
+                             std::int64_t offset) noexcept {
+    prepare(op_code::read, new_fd, false);
+    vectored = true;
+    arguments.vector = {pieces.data(), pieces.size(), offset};
+}
+
+void operation::prepare_write(int new_fd, std::span<const iovec> pieces,
+                              std::int64_t offset) noexcept {
+    prepare(op_code::write, new_fd, false);
+    vectored = true;
+    arguments.vector = {pieces.data(), pieces.size(), offset};
 }
 
 void operation::prepare_statx(int directory, const char* path, int flags, unsigned mask,

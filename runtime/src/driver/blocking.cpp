@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/inotify.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -187,6 +188,13 @@ std::int32_t copy_part(int from, int to, std::int64_t offset, std::size_t size,
         done += static_cast<std::size_t>(count);
     }
     return static_cast<std::int32_t>(done);
+}
+
+std::int32_t send_part(int from, int socket, std::int64_t offset, std::uint64_t size) noexcept {
+    off64_t at = offset;
+    const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(size, send_step));
+    return static_cast<std::int32_t>(
+        persistently([&] { return ::sendfile64(socket, from, &at, most); }));
 }
 
 int open_watcher() noexcept {

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,6 +27,8 @@ struct file_pool::job {
     op_code code = op_code::nop;
     int fd = -1;
     memory_arguments memory{};
+    vector_arguments vector{};
+    bool vectored = false;
     fsync_arguments fsync{};
     call_arguments call{};
     std::string path;
@@ -40,6 +43,7 @@ struct file_pool::job {
     explicit job(operation& from);
     void run() noexcept;
     [[nodiscard]] int change_names() noexcept;
+    [[nodiscard]] ssize_t transfer() noexcept;
     [[nodiscard]] bool owns_its_memory() const noexcept {
         return code == op_code::open || code == op_code::statx;
     }
@@ -106,7 +110,11 @@ file_pool::job::job(operation& from) : op(&from), code(from.code), fd(from.fd) {
             break;
         case op_code::read:
         case op_code::write:
-            memory = from.arguments.memory;
+            vectored = from.vectored;
+            if (vectored)
+                vector = from.arguments.vector;
+            else
+                memory = from.arguments.memory;
             break;
         default:
             break;
@@ -146,6 +154,16 @@ int file_pool::job::change_names() noexcept {
     }
 }
 
+// An offset of -1 is the file's own position.
+ssize_t file_pool::job::transfer() noexcept {
+    const iovec whole{memory.data, memory.size};
+    const iovec* const pieces = vectored ? vector.pieces : &whole;
+    const int count = vectored ? static_cast<int>(vector.count) : 1;
+    const std::int64_t offset = vectored ? vector.offset : memory.offset;
+    return code == op_code::read ? ::preadv2(fd, pieces, count, offset, 0)
+                                 : ::pwritev2(fd, pieces, count, offset, 0);
+}
+
 void file_pool::job::run() noexcept {
     if (code == op_code::call) {
         result = call.function(call.context);
@@ -164,12 +182,8 @@ void file_pool::job::run() noexcept {
                 value = fsync.data_only ? ::fdatasync(fd) : ::fsync(fd);
                 break;
             case op_code::read:
-                value = memory.offset < 0 ? ::read(fd, memory.data, memory.size)
-                                          : ::pread(fd, memory.data, memory.size, memory.offset);
-                break;
             case op_code::write:
-                value = memory.offset < 0 ? ::write(fd, memory.data, memory.size)
-                                          : ::pwrite(fd, memory.data, memory.size, memory.offset);
+                value = transfer();
                 break;
             case op_code::close:
                 value = ::close(fd);

@@ -1,13 +1,8 @@
-// O_DIRECT: statx's answer, and memory by the C library.
+// O_DIRECT: statx's answer.
 #include "ringloop/fs/direct.hpp"
 
-#include <bit>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <new>
-#include <stdexcept>
-#include <string>
 
 #include "ringloop/error.hpp"
 
@@ -45,22 +40,6 @@ class direct_await : public ringloop::detail::operation_await {
 
 task<direct_alignment> direct_alignment_of(const file& opened) {
     co_return co_await direct_await(opened.native_handle());
-}
-
-aligned_buffer::aligned_buffer(std::size_t size, std::size_t alignment) {
-    if (!std::has_single_bit(alignment))
-        throw std::invalid_argument("ringloop: the alignment is " + std::to_string(alignment) +
-                                    "; it must be a power of two");
-    if (size == 0 || size > SIZE_MAX - alignment)
-        throw std::invalid_argument("ringloop: an aligned buffer of " + std::to_string(size) +
-                                    " bytes");
-    size_ = (size + alignment - 1) / alignment * alignment;
-    memory_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, size_)));
-    if (memory_ == nullptr) throw std::bad_alloc();
-}
-
-void aligned_buffer::release::operator()(std::byte* memory) const noexcept {
-    std::free(memory);
 }
 
 }  // namespace ringloop::fs

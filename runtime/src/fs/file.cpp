@@ -58,6 +58,12 @@ int file::checked_fd() const {
     return fd_.get();
 }
 
+registered_span file::checked_memory(registered_span of) const {
+    if (of.number() >= 0 && of.home() != &fd_.home())
+        throw std::logic_error("ringloop: the memory is registered with another scheduler");
+    return of;
+}
+
 std::int64_t file::checked_offset(std::int64_t at) {
     if (at < 0)
         throw std::invalid_argument("ringloop: the offset is " + std::to_string(at) +

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <stdexcept>
 
+#include "net/write_pieces.hpp"
 #include "ringloop/error.hpp"
 
 namespace ringloop::net {
@@ -19,6 +20,20 @@ detail::stream_state& byte_stream::state() const {
     if (scheduler* const here = scheduler::current(); here != nullptr && here != &state_->home())
         throw std::logic_error("ringloop: the stream belongs to another scheduler");
     return *state_;
+}
+
+task<void> byte_stream::write_all(std::span<const std::span<const std::byte>> pieces) {
+    return detail::write_pieces(state(), pieces);
+}
+
+task<void> byte_stream::write_all(std::span<const std::span<const std::byte>> pieces,
+                                  std::error_code& failure) {
+    failure.clear();
+    try {
+        co_await write_all(pieces);
+    } catch (const error& e) {
+        failure = e.code();
+    }
 }
 
 void byte_stream::shutdown(direction which) {

@@ -37,6 +37,35 @@ TEST_CASE("what is written at an offset is read there", "[fs]") {
     r.run(scenario());
 }
 
+TEST_CASE("a file is written from pieces of memory and read into others", "[fs]") {
+    const auto body = GENERATE(from_range(rl::testing::all_bodies()));
+    CAPTURE(body);
+    const folder home;
+    runner r(body);
+    const bool fake = body.kind == rl::backend::fake;
+    const std::filesystem::path path = fake ? "/tmp/data" : home.path / "data";
+    const std::string text = pattern(10'000);
+    const auto scenario = [&]() -> rl::task<void> {
+        auto file = co_await rl::fs::open(path, O_RDWR | O_CREAT, 0600);
+        const auto bytes = std::as_bytes(std::span(text));
+        // More pieces than the list holds without memory of its own.
+        std::vector<std::span<const std::byte>> from;
+        for (std::size_t at = 0; at < bytes.size(); at += 100)
+            from.push_back(bytes.subspan(at, 100));
+        const std::size_t written = co_await file.write_at(from, 0);
+        CHECK(written == text.size());
+        std::vector<std::byte> small(10);
+        std::vector<std::byte> large(20'000);
+        const std::array<std::span<std::byte>, 2> into{small, large};
+        const std::size_t count = co_await file.read_at(into, 5);
+        CHECK(count == text.size() - 5);
+        CHECK(text_of(small) == std::string_view(text).substr(5, 10));
+        CHECK(text_of(std::span(large).first(count - 10)) == std::string_view(text).substr(15));
+        CHECK_THROWS_AS(file.read_at(into, -1), std::invalid_argument);
+    };
+    r.run(scenario());
+}
+
 TEST_CASE("many reads of one file are under way at once", "[fs]") {
     const auto body = GENERATE(from_range(rl::testing::real_bodies()));
     CAPTURE(body);

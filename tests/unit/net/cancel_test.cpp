@@ -1,5 +1,6 @@
 // A stop request at every await: the await ends at once, nothing is lost that may not be, nothing
 // stays in flight. The runner checks the rest.
+#include <array>
 #include <thread>
 
 #include "unit/net/runner.hpp"
@@ -69,6 +70,20 @@ rl::task<void> cancel_write() {
     CHECK(got == std::string_view(large).substr(0, got.size()));  // a prefix, nothing else
 }
 
+rl::task<void> cancel_write_of_pieces() {
+    auto pair = co_await connected();
+    const std::string large = pattern(32'000'000);
+    co_await expect_cancelled([](rl::net::tcp_stream& s,
+                                 const std::string& text) -> rl::task<void> {
+        const auto bytes = std::as_bytes(std::span(text));
+        const std::array<std::span<const std::byte>, 2> pieces{bytes.first(7), bytes.subspan(7)};
+        co_await s.write_all(pieces);
+    }(pair.near, large));
+    pair.near.close();
+    const std::string got = co_await read_all(pair.far);
+    CHECK(got == std::string_view(large).substr(0, got.size()));
+}
+
 rl::task<void> cancel_accept() {
     auto listener = rl::net::tcp_listener::bind({"127.0.0.1", 0});
     co_await expect_cancelled([](rl::net::tcp_listener& l) -> rl::task<void> {
@@ -116,11 +131,11 @@ rl::task<void> cancel_nested_group() {
 
 TEST_CASE("a stop request ends every await that waits, and loses nothing", "[net][cancel]") {
     const auto body = GENERATE(from_range(rl::testing::all_bodies()));
-    const moment m =
-        GENERATE(moment{"receive", &cancel_receive}, moment{"read_some", &cancel_read_some},
-                 moment{"write_all", &cancel_write}, moment{"accept", &cancel_accept},
-                 moment{"sleep", &cancel_sleep}, moment{"ready", &cancel_ready},
-                 moment{"nested group", &cancel_nested_group});
+    const moment m = GENERATE(
+        moment{"receive", &cancel_receive}, moment{"read_some", &cancel_read_some},
+        moment{"write_all", &cancel_write}, moment{"write_all of pieces", &cancel_write_of_pieces},
+        moment{"accept", &cancel_accept}, moment{"sleep", &cancel_sleep},
+        moment{"ready", &cancel_ready}, moment{"nested group", &cancel_nested_group});
     CAPTURE(body, m.name);
     runner r(body);
     r.run(m.run());
@@ -153,6 +168,12 @@ TEST_CASE("an await that begins after a stop request does nothing", "[net][cance
             ++refused;
         }
         try {
+            const std::array<std::span<const std::byte>, 1> pieces{std::as_bytes(std::span("y"))};
+            co_await pair.near.write_all(pieces);
+        } catch (const rl::operation_cancelled&) {
+            ++refused;
+        }
+        try {
             co_await rl::sleep_for(std::chrono::nanoseconds(0));
         } catch (const rl::operation_cancelled&) {
             ++refused;
@@ -166,7 +187,7 @@ TEST_CASE("an await that begins after a stop request does nothing", "[net][cance
         co_await expect_text(pair.far, "x");
     };
     r.run(scenario());
-    CHECK(refused == 6);
+    CHECK(refused == 7);
 }
 
 TEST_CASE("a stop token that is stopped on another thread ends the task", "[cancel]") {

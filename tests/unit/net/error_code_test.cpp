@@ -90,6 +90,23 @@ TEST_CASE("a reset is an error_code for readers and writers", "[error_code]") {
     CHECK(empty);
 }
 
+TEST_CASE("a write of pieces tells its error_code what failed", "[error_code]") {
+    const auto body = GENERATE(from_range(rl::testing::all_bodies()));
+    CAPTURE(body);
+    runner r(body);
+    std::error_code fine = stale, failed;
+    r.run([&]() -> rl::task<void> {
+        auto pair = co_await connected();
+        const auto bytes = std::as_bytes(std::span("hello"));
+        const std::array<std::span<const std::byte>, 2> pieces{bytes, bytes};
+        co_await pair.near.write_all(pieces, fine);
+        pair.near.shutdown(rl::net::direction::send);
+        co_await pair.near.write_all(pieces, failed);
+    }());
+    CHECK_FALSE(fine);
+    CHECK(failed == std::errc::broken_pipe);
+}
+
 TEST_CASE("a stop throws past an error_code", "[error_code]") {
     const auto body = GENERATE(from_range(rl::testing::all_bodies()));
     CAPTURE(body);

@@ -1,7 +1,9 @@
 // Streams and listeners on every driver body: contents, ends, errors, closing.
 #include <sys/socket.h>
 
+#include <array>
 #include <thread>
+#include <vector>
 
 #include "unit/net/runner.hpp"
 
@@ -46,8 +48,63 @@ TEST_CASE("an echo server gives every byte back, in order", "[net]") {
         co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
             group.spawn(serve());
             const std::string got = co_await echoed(at, sent);
-            CHECK(got == sent);
+            CHECK((got == sent));
         });
+    };
+    r.run(scenario());
+}
+
+TEST_CASE("pieces of memory are sent in their order, however many and large they are", "[net]") {
+    const auto body = GENERATE(from_range(rl::testing::all_bodies()));
+    CAPTURE(body);
+    runner r(body);
+    const std::size_t size = GENERATE(1U, 100U, 3'000U);  // 3,000 are more than the kernel takes
+    const std::string sent = pattern(300'000);
+    const auto send = [&](rl::net::tcp_stream& stream) -> rl::task<void> {
+        const auto bytes = std::as_bytes(std::span(sent));
+        std::vector<std::span<const std::byte>> pieces(3);  // empty ones are nothing
+        for (std::size_t at = 0; at < sent.size(); at += sent.size() / size)
+            pieces.push_back(bytes.subspan(at, sent.size() / size));
+        co_await stream.write_all(pieces);
+        stream.shutdown(rl::net::direction::send);
+    };
+    const auto scenario = [&]() -> rl::task<void> {
+        auto pair = co_await connected();
+        std::string got;
+        co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
+            group.spawn(send(pair.near));
+            got = co_await read_all(pair.far);
+        });
+        CHECK((got == sent));
+    };
+    r.run(scenario());
+}
+
+TEST_CASE("one writer at a time, also of pieces", "[net]") {
+    const auto body = GENERATE(from_range(rl::testing::all_bodies()));
+    CAPTURE(body);
+    runner r(body);
+    const std::string large = pattern(32'000'000);
+    const auto scenario = [&]() -> rl::task<void> {
+        auto pair = co_await connected();
+        const std::array<std::span<const std::byte>, 1> pieces{std::as_bytes(std::span(large))};
+        int refused = 0;
+        co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
+            group.spawn(pair.near.write_all(pieces));
+            co_await rl::yield();
+            try {
+                co_await pair.near.write_all("x");
+            } catch (const std::logic_error&) {
+                ++refused;
+            }
+            try {
+                co_await pair.near.write_all(pieces);
+            } catch (const std::logic_error&) {
+                ++refused;
+            }
+            group.cancel();
+        });
+        CHECK(refused == 2);
     };
     r.run(scenario());
 }

@@ -65,6 +65,12 @@ inline constexpr std::size_t copy_step = std::size_t{1} << 20;  // between two l
 std::int32_t copy_part(int from, int to, std::int64_t offset, std::size_t size,
                        const std::atomic<bool>& stop) noexcept;
 
+// From a file to a socket that does not block, past this process's memory (sendfile): at most
+// `send_step` bytes, 0 at the end of the file, -EAGAIN where the socket has no room, -EINVAL for
+// what the kernel does not move so. Blocks for the disk alone. Raises SIGPIPE, which workers block.
+inline constexpr std::size_t send_step = std::size_t{1} << 20;
+std::int32_t send_part(int from, int socket, std::int64_t offset, std::uint64_t size) noexcept;
+
 // Watching for changes (inotify): a descriptor that is read without blocking, and its watches.
 // Opening and removing do not block.
 int open_watcher() noexcept;

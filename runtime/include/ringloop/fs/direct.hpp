@@ -10,11 +10,9 @@
 // Thread: a scheduler's; a buffer is plain memory.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <span>
 
+#include "ringloop/fs/aligned_buffer.hpp"
 #include "ringloop/fs/file.hpp"
 #include "ringloop/task.hpp"
 
@@ -28,22 +26,5 @@ struct direct_alignment {
 };
 // Throws ringloop::error; EINVAL if the file has no O_DIRECT at all. Cancel loses nothing.
 [[nodiscard]] task<direct_alignment> direct_alignment_of(const file& opened);
-
-// Memory that begins at a multiple of `alignment`, a power of two, and is that much in size rounded
-// up. Uninitialised. Move-only. Throws std::invalid_argument, std::bad_alloc.
-class aligned_buffer {
-  public:
-    aligned_buffer() noexcept = default;
-    explicit aligned_buffer(std::size_t size, std::size_t alignment = 4096);
-    [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {memory_.get(), size_}; }
-    [[nodiscard]] std::size_t size() const noexcept { return size_; }
-
-  private:
-    struct release {
-        void operator()(std::byte* memory) const noexcept;
-    };
-    std::unique_ptr<std::byte[], release> memory_;
-    std::size_t size_ = 0;
-};
 
 }  // namespace ringloop::fs

@@ -16,7 +16,9 @@
 #include <span>
 
 #include "ringloop/detail/operation_await.hpp"
+#include "ringloop/detail/piece_list.hpp"
 #include "ringloop/detail/resident.hpp"
+#include "ringloop/fs/registered.hpp"
 #include "ringloop/task.hpp"
 
 namespace ringloop::fs {
@@ -35,6 +37,49 @@ class write_await : public ringloop::detail::operation_await {
   public:
     write_await(int fd, std::span<const std::byte> from, std::int64_t offset) noexcept {
         op_.prepare_write(fd, from.data(), from.size(), offset);
+    }
+    std::size_t await_resume() const { return static_cast<std::size_t>(finish("write_at")); }
+};
+
+class read_pieces_await : public ringloop::detail::operation_await {
+  public:
+    read_pieces_await(int fd, std::span<const std::span<std::byte>> into, std::int64_t offset)
+        : list_(into) {
+        op_.prepare_read(fd, list_.pieces(), offset);
+    }
+    std::size_t await_resume() const { return static_cast<std::size_t>(finish("read_at")); }
+
+  private:
+    ringloop::detail::piece_list list_;
+};
+
+class write_pieces_await : public ringloop::detail::operation_await {
+  public:
+    write_pieces_await(int fd, std::span<const std::span<const std::byte>> from,
+                       std::int64_t offset)
+        : list_(from) {
+        op_.prepare_write(fd, list_.pieces(), offset);
+    }
+    std::size_t await_resume() const { return static_cast<std::size_t>(finish("write_at")); }
+
+  private:
+    ringloop::detail::piece_list list_;
+};
+
+class read_registered_await : public ringloop::detail::operation_await {
+  public:
+    read_registered_await(int fd, registered_span into, std::int64_t offset) noexcept {
+        op_.prepare_read(fd, into.bytes().data(), into.bytes().size(), offset);
+        op_.registered = into.number();
+    }
+    std::size_t await_resume() const { return static_cast<std::size_t>(finish("read_at")); }
+};
+
+class write_registered_await : public ringloop::detail::operation_await {
+  public:
+    write_registered_await(int fd, registered_span from, std::int64_t offset) noexcept {
+        op_.prepare_write(fd, from.bytes().data(), from.bytes().size(), offset);
+        op_.registered = from.number();
     }
     std::size_t await_resume() const { return static_cast<std::size_t>(finish("write_at")); }
 };
@@ -77,6 +122,25 @@ class file {
                                                std::int64_t offset) const {
         return {checked_fd(), from, checked_offset(offset)};
     }
+    // The same into, and from, several pieces of memory, in their order (readv, writev): the list
+    // is copied, the memory stays. Of more than 1024 the first are taken.
+    [[nodiscard]] detail::read_pieces_await read_at(std::span<const std::span<std::byte>> into,
+                                                    std::int64_t offset) const {
+        return {checked_fd(), into, checked_offset(offset)};
+    }
+    [[nodiscard]] detail::write_pieces_await write_at(
+        std::span<const std::span<const std::byte>> from, std::int64_t offset) const {
+        return {checked_fd(), from, checked_offset(offset)};
+    }
+    // The same with registered memory (fs/registered.hpp) of this file's scheduler.
+    [[nodiscard]] detail::read_registered_await read_at(registered_span into,
+                                                        std::int64_t offset) const {
+        return {checked_fd(), checked_memory(into), checked_offset(offset)};
+    }
+    [[nodiscard]] detail::write_registered_await write_at(registered_span from,
+                                                          std::int64_t offset) const {
+        return {checked_fd(), checked_memory(from), checked_offset(offset)};
+    }
     // To the disk: all, or with `data_only` what a later read needs.
     [[nodiscard]] detail::sync_await sync(bool data_only = false) const {
         return {checked_fd(), data_only};
@@ -92,7 +156,8 @@ class file {
     [[nodiscard]] int native_handle() const noexcept { return fd_.get(); }
 
   private:
-    [[nodiscard]] int checked_fd() const;                               // throws std::logic_error
+    [[nodiscard]] int checked_fd() const;  // throws std::logic_error
+    [[nodiscard]] registered_span checked_memory(registered_span of) const;  // std::logic_error
     [[nodiscard]] static std::int64_t checked_offset(std::int64_t at);  // std::invalid_argument
     ringloop::detail::resident_descriptor fd_;
 };

@@ -11,12 +11,18 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
 
 #include "ringloop/buffer.hpp"
 #include "ringloop/net/detail/stream_state.hpp"
+#include "ringloop/task.hpp"
+
+namespace ringloop::fs {
+class file;
+}
 
 namespace ringloop::net {
 
@@ -44,6 +50,17 @@ class byte_stream {
     [[nodiscard]] detail::write_await write_all(std::string_view text) {
         return write_all(std::as_bytes(std::span(text)));
     }
+    // All of several pieces, in their order, as one message to the kernel (writev): a head and a
+    // body need no copy to leave together. The list and its bytes stay alive until the await ends.
+    // Cancel: as above.
+    [[nodiscard]] task<void> write_all(std::span<const std::span<const std::byte>> pieces);
+    // Sends `size` bytes of a file from `offset` on; the kernel moves them by itself where it can
+    // (sendfile), asked by a worker: this thread waits for no disk. Counts as a write; stream and
+    // file live until the await ends. Returns how many: fewer only where the file ends. Throws
+    // std::invalid_argument for a negative offset, std::logic_error for a closed file.
+    // Cancel: as of write_all().
+    [[nodiscard]] task<std::uint64_t> send_file(const fs::file& from, std::int64_t offset,
+                                                std::uint64_t size);
     // Sends a part, at least one byte; returns how many. Cancel loses nothing: a count that was
     // faster is returned.
     [[nodiscard]] detail::write_await write_some(std::span<const std::byte> bytes) {
@@ -70,6 +87,10 @@ class byte_stream {
                                                  std::error_code& failure) {
         return {state(), bytes, false, &failure};
     }
+
+    // `failure` outlives the await.
+    [[nodiscard]] task<void> write_all(std::span<const std::span<const std::byte>> pieces,
+                                       std::error_code& failure);
 
     // Immediate.
     void shutdown(direction which);

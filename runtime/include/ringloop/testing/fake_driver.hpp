@@ -162,6 +162,7 @@ class fake_driver final : public driver {
     completion perform_receive(flight& f, std::size_t max);
     int perform_failed(flight& f, int number);
     [[nodiscard]] std::int64_t perform_file(flight& f, std::size_t max);
+    [[nodiscard]] std::int64_t transfer(flight& f, std::size_t max);
     [[nodiscard]] std::int64_t perform_naming(const operation& op);
     void emit(flight& f, ticket who, completion result, const fault& injected);
     void carry_out_cancel(ticket who, bool again);

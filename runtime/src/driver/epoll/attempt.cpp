@@ -6,8 +6,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <span>
 
 #include "driver/epoll/epoll_driver.hpp"
 #include "driver/epoll/park_word.hpp"
@@ -28,16 +30,22 @@ short ready_now(int fd, unsigned events) noexcept {
     return ::poll(&entry, 1, 0) < 0 ? short{0} : entry.revents;
 }
 
-ssize_t transfer_now(int fd, const iovec& piece, std::int64_t offset, bool reads) noexcept {
-    const ssize_t result = reads ? ::preadv2(fd, &piece, 1, offset, RWF_NOWAIT)
-                                 : ::pwritev2(fd, &piece, 1, offset, RWF_NOWAIT);
+ssize_t transfer_now(int fd, std::span<const iovec> pieces, std::int64_t offset,
+                     bool reads) noexcept {
+    const int count = static_cast<int>(pieces.size());
+    const ssize_t result = reads ? ::preadv2(fd, pieces.data(), count, offset, RWF_NOWAIT)
+                                 : ::pwritev2(fd, pieces.data(), count, offset, RWF_NOWAIT);
     return answer(result);
 }
 
-// For files that know no RWF_NOWAIT: only if poll() promises that it will not block.
-ssize_t transfer_if_ready(int fd, const iovec& piece, bool reads) noexcept {
+// For files that know no RWF_NOWAIT: only if poll() promises that it will not block, and of several
+// pieces the first.
+ssize_t transfer_if_ready(int fd, std::span<const iovec> pieces, bool reads) noexcept {
     const short ready = ready_now(fd, reads ? POLLIN : POLLOUT);
     if (ready == 0) return -EAGAIN;
+    const auto filled = std::find_if(pieces.begin(), pieces.end(),
+                                     [](const iovec& each) { return each.iov_len != 0; });
+    const iovec piece = filled == pieces.end() ? iovec{} : *filled;
     if (reads) return answer(::read(fd, piece.iov_base, piece.iov_len));
     const std::size_t size = piece.iov_len < PIPE_BUF ? piece.iov_len : PIPE_BUF;
     return answer(::write(fd, piece.iov_base, size));
@@ -131,12 +139,14 @@ epoll_driver::outcome epoll_driver::attempt_receive(operation& op, std::uint32_t
 }
 
 epoll_driver::outcome epoll_driver::attempt_transfer(operation& op) noexcept {
-    const memory_arguments& m = op.arguments.memory;
     const bool reads = op.code == op_code::read;
-    const iovec piece{m.data, m.size};
-    ssize_t result = transfer_now(op.fd, piece, m.offset, reads);
-    if (result == -ESPIPE) result = transfer_now(op.fd, piece, -1, reads);
-    if (result == -EOPNOTSUPP) result = transfer_if_ready(op.fd, piece, reads);
+    const memory_arguments& m = op.arguments.memory;
+    const vector_arguments& v = op.arguments.vector;
+    const iovec whole = op.vectored ? iovec{} : iovec{m.data, m.size};
+    const auto pieces = op.vectored ? std::span(v.pieces, v.count) : std::span(&whole, 1);
+    ssize_t result = transfer_now(op.fd, pieces, op.vectored ? v.offset : m.offset, reads);
+    if (result == -ESPIPE) result = transfer_now(op.fd, pieces, -1, reads);
+    if (result == -EOPNOTSUPP) result = transfer_if_ready(op.fd, pieces, reads);
     return settled(result);
 }
 

@@ -31,19 +31,23 @@ std::size_t receive_size(const operation& op, std::size_t buffer_size) noexcept 
     return asked == 0 ? buffer_size : std::min(asked, buffer_size);
 }
 
+std::int64_t total(std::span<const iovec> pieces) noexcept {
+    std::int64_t sum = 0;
+    for (const iovec& piece : pieces) sum += static_cast<std::int64_t>(piece.iov_len);
+    return sum;
+}
+
 std::int64_t asked_of(const operation& op) noexcept {
     switch (op.code) {
         case op_code::receive_into:
+            return static_cast<std::int64_t>(op.arguments.memory.size);
         case op_code::read:
         case op_code::write:
+            if (op.vectored) return total({op.arguments.vector.pieces, op.arguments.vector.count});
             return static_cast<std::int64_t>(op.arguments.memory.size);
-        case op_code::send: {
-            std::int64_t sum = 0;
-            const msghdr& message = *op.arguments.send.message;
-            for (std::size_t i = 0; i < message.msg_iovlen; ++i)
-                sum += static_cast<std::int64_t>(message.msg_iov[i].iov_len);
-            return sum;
-        }
+        case op_code::send:
+            return total(
+                {op.arguments.send.message->msg_iov, op.arguments.send.message->msg_iovlen});
         default:
             return 0;
     }
@@ -255,18 +259,9 @@ std::int64_t fake_driver::perform_file(flight& f, std::size_t max) {
         case op_code::open:
             return kernel_.open(op.fd < 0 ? AT_FDCWD : op.fd, op.arguments.open.path,
                                 op.arguments.open.flags, op.arguments.open.mode);
-        case op_code::read: {
-            const memory_arguments& m = op.arguments.memory;
-            const iovec piece = {m.data, max};
-            return kernel_.is_file(*f.target) ? kernel_.read_file(*f.target, m.data, max, m.offset)
-                                              : kernel_.receive(*f.target, {&piece, 1}, max);
-        }
-        case op_code::write: {
-            const memory_arguments& m = op.arguments.memory;
-            const iovec piece = {m.data, max};
-            return kernel_.is_file(*f.target) ? kernel_.write_file(*f.target, m.data, max, m.offset)
-                                              : kernel_.send(*f.target, {&piece, 1}, max);
-        }
+        case op_code::read:
+        case op_code::write:
+            return transfer(f, max);
         case op_code::statx:
             return kernel_.describe(op.fd < 0 ? AT_FDCWD : op.fd, op.arguments.statx.path,
                                     op.arguments.statx.flags, op.arguments.statx.result);
@@ -279,6 +274,32 @@ std::int64_t fake_driver::perform_file(flight& f, std::size_t max) {
         default:
             return perform_naming(op);
     }
+}
+
+// At most `max` bytes; a file's go on where the piece before ended.
+std::int64_t fake_driver::transfer(flight& f, std::size_t max) {
+    const operation& op = *f.op;
+    const bool reads = op.code == op_code::read;
+    const memory_arguments& m = op.arguments.memory;
+    const vector_arguments& v = op.arguments.vector;
+    const iovec whole = op.vectored ? iovec{} : iovec{m.data, m.size};
+    const auto pieces = op.vectored ? std::span(v.pieces, v.count) : std::span(&whole, 1);
+    if (!kernel_.is_file(*f.target)) {
+        return reads ? kernel_.receive(*f.target, pieces, max)
+                     : kernel_.send(*f.target, pieces, max);
+    }
+    const std::int64_t offset = op.vectored ? v.offset : m.offset;
+    std::size_t done = 0;
+    for (const iovec& piece : pieces) {
+        const std::size_t size = std::min(piece.iov_len, max - done);
+        const std::int64_t at = offset < 0 ? offset : offset + static_cast<std::int64_t>(done);
+        const ssize_t count = reads ? kernel_.read_file(*f.target, piece.iov_base, size, at)
+                                    : kernel_.write_file(*f.target, piece.iov_base, size, at);
+        if (count < 0) return count;
+        done += static_cast<std::size_t>(count);
+        if (static_cast<std::size_t>(count) < piece.iov_len) break;
+    }
+    return static_cast<std::int64_t>(done);
 }
 
 std::int64_t fake_driver::perform_naming(const operation& op) {

@@ -9,7 +9,11 @@
 namespace ringloop::kernel_abi {
 
 static_assert(op_nop == IORING_OP_NOP);
+static_assert(op_readv == IORING_OP_READV);
+static_assert(op_writev == IORING_OP_WRITEV);
 static_assert(op_fsync == IORING_OP_FSYNC);
+static_assert(op_read_fixed == IORING_OP_READ_FIXED);
+static_assert(op_write_fixed == IORING_OP_WRITE_FIXED);
 static_assert(op_poll_add == IORING_OP_POLL_ADD);
 static_assert(op_sendmsg == IORING_OP_SENDMSG);
 static_assert(op_accept == IORING_OP_ACCEPT);

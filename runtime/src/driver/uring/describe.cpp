@@ -36,6 +36,28 @@ void describe_send(const operation& op, io_uring_sqe& sqe) noexcept {
     }
 }
 
+void describe_transfer(const operation& op, io_uring_sqe& sqe) noexcept {
+    const bool reads = op.code == op_code::read;
+    if (op.vectored) {
+        const vector_arguments& v = op.arguments.vector;
+        const auto offset = static_cast<std::uint64_t>(v.offset);
+        const auto count = static_cast<unsigned>(v.count);
+        if (reads) return ::io_uring_prep_readv(&sqe, op.fd, v.pieces, count, offset);
+        return ::io_uring_prep_writev(&sqe, op.fd, v.pieces, count, offset);
+    }
+    const memory_arguments& m = op.arguments.memory;
+    const auto offset = static_cast<std::uint64_t>(m.offset);
+    if (op.registered >= 0) {
+        if (reads)
+            return ::io_uring_prep_read_fixed(&sqe, op.fd, m.data, capped(m.size), offset,
+                                              op.registered);
+        return ::io_uring_prep_write_fixed(&sqe, op.fd, m.data, capped(m.size), offset,
+                                           op.registered);
+    }
+    if (reads) return ::io_uring_prep_read(&sqe, op.fd, m.data, capped(m.size), offset);
+    ::io_uring_prep_write(&sqe, op.fd, m.data, capped(m.size), offset);
+}
+
 }  // namespace
 
 void describe(const operation& op, io_uring_sqe& sqe) noexcept {
@@ -62,11 +84,8 @@ void describe(const operation& op, io_uring_sqe& sqe) noexcept {
             return ::io_uring_prep_openat(&sqe, op.fd, a.open.path, a.open.flags | O_CLOEXEC,
                                           a.open.mode);
         case op_code::read:
-            return ::io_uring_prep_read(&sqe, op.fd, a.memory.data, capped(a.memory.size),
-                                        static_cast<std::uint64_t>(a.memory.offset));
         case op_code::write:
-            return ::io_uring_prep_write(&sqe, op.fd, a.memory.data, capped(a.memory.size),
-                                         static_cast<std::uint64_t>(a.memory.offset));
+            return describe_transfer(op, sqe);
         case op_code::statx:
             return ::io_uring_prep_statx(&sqe, op.fd, a.statx.path, a.statx.flags, a.statx.mask,
                                          a.statx.result);

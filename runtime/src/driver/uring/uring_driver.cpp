@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cerrno>
 
@@ -133,6 +134,32 @@ void uring_driver::body_release_buffer(buffer_id id) noexcept {
     ::io_uring_buf_ring_add(ring_.buffers, buffer(id), static_cast<unsigned>(pool_buffer_size_), id,
                             static_cast<int>(ring_.buffers_mask), 0);
     ::io_uring_buf_ring_advance(ring_.buffers, 1);
+}
+
+// ---- registered memory
+
+int uring_driver::register_memory(std::span<std::byte> memory) noexcept {
+    if (!has_table_) {
+        const int made = ::io_uring_register_buffers_sparse(&ring_.io, registered_max);
+        if (made < 0) return made;
+        has_table_ = true;
+    }
+    const int number = std::countr_one(registered_);
+    if (number == registered_max) return -ENOSPC;
+    const iovec piece{memory.data(), memory.size()};
+    const int put = ::io_uring_register_buffers_update_tag(&ring_.io, static_cast<unsigned>(number),
+                                                           &piece, nullptr, 1);
+    if (put < 0) return put;
+    registered_ |= std::uint64_t{1} << number;
+    return number;
+}
+
+void uring_driver::unregister_memory(int number) noexcept {
+    const iovec none{};
+    [[maybe_unused]] const int taken = ::io_uring_register_buffers_update_tag(
+        &ring_.io, static_cast<unsigned>(number), &none, nullptr, 1);
+    assert(taken == 1);
+    registered_ &= ~(std::uint64_t{1} << number);
 }
 
 void uring_driver::arm_wake_poll() noexcept {

@@ -23,6 +23,8 @@ class uring_driver final : public kernel_driver {
 
     void abandon_after_fork() noexcept override;
     int pollable_fd() const noexcept override { return ring_.io.ring_fd; }
+    int register_memory(std::span<std::byte> memory) noexcept override;
+    void unregister_memory(int number) noexcept override;
 
   protected:
     void body_submit(operation& op) noexcept override;
@@ -63,8 +65,10 @@ class uring_driver final : public kernel_driver {
     std::vector<slot> slots_;
     std::uint32_t free_slot_ = no_slot;
     bool wake_armed_ = false;
-    std::size_t calls_ = 0;  // that the workers have
-    file_pool workers_;      // for op_code::call alone
+    bool has_table_ = false;        // for registered memory, at the ring
+    std::uint64_t registered_ = 0;  // which places of it are taken
+    std::size_t calls_ = 0;         // that the workers have
+    file_pool workers_;             // for op_code::call alone
     static constexpr std::uint32_t no_slot = UINT32_MAX;
 };
 

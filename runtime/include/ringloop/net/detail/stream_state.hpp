@@ -83,6 +83,7 @@ class stream_state : public ringloop::detail::pooled_frame, private ringloop::de
     friend class receive_await;
     friend class read_await;
     friend class write_await;
+    friend class writing_turn;
 
     void arm() noexcept;
     // Takes back what is in flight and closes; also when the scheduler ends.
