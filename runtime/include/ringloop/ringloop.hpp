@@ -27,7 +27,9 @@
 #include "ringloop/net/datagram.hpp"       // UDP, Unix datagrams
 #include "ringloop/net/endpoint.hpp"       // numeric addresses
 #include "ringloop/net/ready.hpp"          // poll any descriptor
+#include "ringloop/net/received_fd.hpp"    // an open descriptor that came from elsewhere
 #include "ringloop/net/resolve.hpp"        // names; a connection to the first that answers
+#include "ringloop/net/seqpacket.hpp"      // Unix sockets for messages, with an end
 #include "ringloop/net/tcp_listener.hpp"   // bind, accept
 #include "ringloop/net/tcp_stream.hpp"     // connect, receive, read_some, write_all
 #include "ringloop/net/unix_endpoint.hpp"  // paths and abstract names

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include "ringloop/error.hpp"
@@ -17,14 +18,16 @@ namespace ringloop::net {
 
 using ringloop::detail::checked;
 
-unix_listener::bound_path::bound_path(std::string path) : path_(std::move(path)) {
+namespace detail {
+
+bound_path::bound_path(std::string path) : path_(std::move(path)) {
     struct stat status {};
     if (lstat(path_.c_str(), &status) != 0) return;
     device_ = status.st_dev;
     inode_ = status.st_ino;
 }
 
-unix_listener::bound_path::~bound_path() {
+bound_path::~bound_path() {
     struct stat status {};
     if (lstat(path_.c_str(), &status) != 0) return;
     if (status.st_dev != device_ || status.st_ino != inode_) return;
@@ -32,10 +35,14 @@ unix_listener::bound_path::~bound_path() {
     std::filesystem::remove(path_, ignored);
 }
 
-unix_listener::unix_listener(scheduler& home, int socket)
+}  // namespace detail
+
+template <class Stream>
+basic_unix_listener<Stream>::basic_unix_listener(scheduler& home, int socket)
     : state_(new detail::listener_state(home, socket)) {}
 
-detail::listener_state& unix_listener::state() const {
+template <class Stream>
+detail::listener_state& basic_unix_listener<Stream>::state() const {
     if (state_ == nullptr || state_->socket() < 0)
         throw std::logic_error(
             "ringloop: the listener is closed, was moved from, or its scheduler has ended");
@@ -44,25 +51,33 @@ detail::listener_state& unix_listener::state() const {
     return *state_;
 }
 
-unix_listener unix_listener::bind(const unix_endpoint& at, const unix_listen_options& options) {
+template <class Stream>
+basic_unix_listener<Stream> basic_unix_listener<Stream>::bind(const unix_endpoint& at,
+                                                              const unix_listen_options& options) {
     scheduler& home = ringloop::detail::running_scheduler();
     driver& io = home.io();
     const bool has_path = !at.path().empty() && !at.is_abstract();
     std::error_code absent;
     if (has_path && options.replace && std::filesystem::is_socket(at.path(), absent))
         std::filesystem::remove(at.path(), absent);
-    const int socket = checked(io.make_socket(AF_UNIX, SOCK_STREAM, 0), "make a socket");
-    unix_listener listener(home, socket);
+    constexpr int kind = std::is_same_v<Stream, unix_stream> ? SOCK_STREAM : SOCK_SEQPACKET;
+    const int socket = checked(io.make_socket(AF_UNIX, kind, 0), "make a socket");
+    basic_unix_listener listener(home, socket);
     const std::string where = "bind to " + at.to_string();
     checked(io.bind(socket, at.address(), at.size()), where.c_str());
-    if (has_path && !options.keep_path) listener.path_ = std::make_unique<bound_path>(at.path());
+    if (has_path && !options.keep_path)
+        listener.path_ = std::make_unique<detail::bound_path>(at.path());
     checked(io.listen(socket, options.backlog), "listen");
     return listener;
 }
 
-unix_endpoint unix_listener::local() const {
+template <class Stream>
+unix_endpoint basic_unix_listener<Stream>::local() const {
     return detail::address_of<unix_endpoint>(state().io(), native_handle(), &driver::local_address,
                                              "local address");
 }
+
+template class basic_unix_listener<unix_stream>;
+template class basic_unix_listener<unix_seqpacket>;
 
 }  // namespace ringloop::net

@@ -13,6 +13,8 @@ namespace {
 
 using rl::net::unix_endpoint;
 using rl::net::unix_listener;
+using rl::net::unix_seqpacket;
+using rl::net::unix_seqpacket_listener;
 using rl::net::unix_stream;
 
 struct folder {
@@ -138,6 +140,117 @@ TEST_CASE("descriptors that nobody takes are closed, and a stopped wait loses no
     };
     r.run(scenario());
     CHECK(stopped);
+}
+
+TEST_CASE("messages keep their bounds and their order, carry descriptors, and end", "[unix]") {
+    const auto body = GENERATE(from_range(rl::testing::real_bodies()));
+    CAPTURE(body);
+    const folder where;
+    std::ofstream(where.path / "a") << "inside";
+    runner r(body);
+    const auto serve = [&](unix_seqpacket_listener& listener) -> rl::task<void> {
+        auto peer = co_await listener.accept();
+        std::array<std::byte, 100'000> buffer{};
+        auto got = co_await peer.receive(buffer);
+        while (got.size != 0) {
+            CHECK_FALSE(got.truncated);
+            std::vector<int> fds;
+            for (const auto& each : got.descriptors) fds.push_back(each.native_handle());
+            co_await peer.send(std::span(buffer).first(got.size), fds);
+            got = co_await peer.receive(buffer);
+        }
+    };
+    const auto scenario = [&]() -> rl::task<void> {
+        auto listener = unix_seqpacket_listener::bind(where.at("s"));
+        co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
+            group.spawn(serve(listener));
+            auto peer = co_await unix_seqpacket::connect(where.at("s"));
+            CHECK(peer.peer() == where.at("s"));
+            CHECK(peer.local() == unix_endpoint());
+            const std::string large = pattern(60'000);
+            const auto file = co_await rl::fs::open(where.path / "a");
+            const std::array<int, 1> one{file.native_handle()};
+            co_await peer.send(bytes_of("first"));
+            co_await peer.send(bytes_of(large), one);
+            co_await peer.send(bytes_of("third"));
+            std::vector<std::byte> buffer(80'000);
+            auto got = co_await peer.receive(buffer);
+            CHECK(text_of(std::span(buffer).first(got.size)) == "first");
+            got = co_await peer.receive(buffer);
+            CHECK(text_of(std::span(buffer).first(got.size)) == large);
+            CHECK(got.descriptors.size() == 1);
+            std::array<std::byte, 16> content{};
+            const rl::fs::file same(r.home, got.descriptors.at(0).release());
+            const std::size_t size = co_await same.read_at(content, 0);
+            CHECK(text_of(std::span(content).first(size)) == "inside");
+            got = co_await peer.receive(std::span(buffer).first(2));
+            CHECK(got.size == 2);
+            CHECK(got.truncated);
+            peer.shutdown(rl::net::direction::send);
+            got = co_await peer.receive(buffer);
+            CHECK(got.size == 0);
+        });
+    };
+    r.run(scenario());
+    std::filesystem::remove(where.path / "a");
+    CHECK(std::filesystem::is_empty(where.path));
+}
+
+TEST_CASE("a message waits for room, a stopped wait loses none, an empty one is refused",
+          "[unix]") {
+    const auto body = GENERATE(from_range(rl::testing::real_bodies()));
+    CAPTURE(body);
+    const folder where;
+    runner r(body);
+    const std::string text = pattern(50'000);
+    int sent = 0, stopped = 0;
+    const auto send_many = [&](unix_seqpacket& peer, int count) -> rl::task<void> {
+        for (; count > 0; --count, ++sent) co_await peer.send(bytes_of(text));
+    };
+    const auto receive_one = [&](unix_seqpacket& peer) -> rl::task<void> {
+        std::array<std::byte, 8> buffer{};
+        try {
+            static_cast<void>(co_await peer.receive(buffer));
+        } catch (const rl::operation_cancelled&) {
+            ++stopped;
+        }
+    };
+    const auto scenario = [&]() -> rl::task<void> {
+        auto listener = unix_seqpacket_listener::bind(where.at("s"));
+        auto near = co_await unix_seqpacket::connect(where.at("s"));
+        auto far = co_await listener.accept();
+        co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
+            group.spawn(receive_one(far));
+            co_await rl::yield();
+            group.cancel();
+        });
+        co_await rl::with_group([&](rl::task_group& group) -> rl::task<void> {
+            group.spawn(send_many(near, 50));
+            std::vector<std::byte> buffer(text.size());
+            for (int i = 0; i < 50; ++i) {
+                const auto got = co_await far.receive(buffer);
+                CHECK(got.size == text.size());
+            }
+        });
+        int refused = 0;
+        try {
+            co_await near.send({});
+        } catch (const std::invalid_argument&) {
+            ++refused;
+        }
+        unix_seqpacket other(r.home, near.release());  // handed over
+        CHECK_FALSE(near);
+        far.close();
+        try {
+            co_await other.send(bytes_of("x"));
+        } catch (const rl::error& e) {
+            if (e.code() == std::errc::broken_pipe) ++refused;
+        }
+        CHECK(refused == 2);
+    };
+    r.run(scenario());
+    CHECK(sent == 50);
+    CHECK(stopped == 1);
 }
 
 TEST_CASE("what cannot be sent with descriptors is refused", "[unix]") {

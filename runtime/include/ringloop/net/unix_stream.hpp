@@ -8,22 +8,11 @@
 
 #include "ringloop/detail/resident.hpp"
 #include "ringloop/net/byte_stream.hpp"
+#include "ringloop/net/received_fd.hpp"
 #include "ringloop/net/unix_endpoint.hpp"
 #include "ringloop/task.hpp"
 
 namespace ringloop::net {
-
-// A descriptor that came from elsewhere, closed by its destructor. Move-only.
-class received_descriptor {
-  public:
-    received_descriptor(scheduler& home, int fd) noexcept : fd_(home, fd) {}
-    [[nodiscard]] int native_handle() const noexcept { return fd_.get(); }
-    // The caller closes it from here on.
-    [[nodiscard]] int release() noexcept { return fd_.release(); }
-
-  private:
-    ringloop::detail::resident_descriptor fd_;
-};
 
 class unix_stream : public byte_stream {
   public:
