@@ -45,6 +45,100 @@ TEST_CASE("a datagram comes whole, with its sender, and may be answered", "[udp]
     r.run(scenario());
 }
 
+TEST_CASE("segments arrive as messages of their own, whoever cuts them", "[udp]") {
+    const auto body = GENERATE(from_range(rl::testing::all_bodies()));
+    CAPTURE(body);
+    runner r(body);
+    // One message; some, the last short; more than the kernel takes at once; none.
+    const auto [size, segment] =
+        GENERATE(std::pair{90U, 100U}, std::pair{950U, 100U}, std::pair{6'590U, 100U},
+                 std::pair{0U, 100U}, std::pair{7'000U, 3'000U});
+    CAPTURE(size, segment);
+    const std::string text = pattern(size);
+    const std::string large = pattern(66'000);
+    const auto scenario = [&, size = size, segment = segment]() -> rl::task<void> {
+        auto server = udp_socket::bind({"127.0.0.1", 0});
+        server.set_option(SOL_SOCKET, SO_RCVBUF, 4 << 20);
+        auto client = udp_socket::bind({"127.0.0.1", 0});
+        co_await client.send_segments(bytes_of(text), segment, server.local());
+        co_await client.send_to(bytes_of("end"), server.local());
+        std::vector<std::byte> buffer(65'536);
+        std::string got;
+        while (true) {
+            const auto one = co_await server.receive_from(buffer);
+            CHECK(one.segment == one.size);
+            const auto bytes = std::span(buffer).first(one.size);
+            if (text_of(bytes) == "end") break;
+            CHECK(one.size == std::min<std::size_t>(segment, size - got.size()));
+            got += text_of(bytes);
+        }
+        CHECK((got == text));
+        int refused = 0;
+        try {
+            co_await client.send_segments(bytes_of("x"), 0, server.local());
+        } catch (const std::invalid_argument&) {
+            ++refused;
+        }
+        try {
+            co_await client.send_segments(bytes_of(large), 66'000, server.local());
+        } catch (const rl::error& e) {
+            if (e.code() == std::errc::message_size) ++refused;
+        }
+        CHECK(refused == 2);
+    };
+    r.run(scenario());
+}
+
+TEST_CASE("messages that came as one tell how they are to be cut", "[udp]") {
+    const auto body = GENERATE(from_range(rl::testing::all_bodies()));
+    CAPTURE(body);
+    runner r(body);
+    const std::string text = pattern(4'050);
+    std::size_t calls = 0;
+    const auto scenario = [&]() -> rl::task<void> {
+        auto server = udp_socket::bind({"127.0.0.1", 0});
+        const bool joins = server.join_received();
+        CHECK(joins == (body.kind != rl::backend::fake));
+        auto client = udp_socket::bind({"127.0.0.1", 0});
+        co_await client.send_segments(bytes_of(text), 100, server.local());
+        std::vector<std::byte> buffer(65'536);
+        std::string got;
+        for (; got.size() < text.size(); ++calls) {
+            const auto some = co_await server.receive_from(buffer);
+            CHECK_FALSE(some.truncated);
+            CHECK(some.segment == std::min<std::size_t>(100, text.size() - got.size()));
+            got += text_of(std::span(buffer).first(some.size));
+        }
+        CHECK((got == text));
+        co_await client.send_to(bytes_of("single"), server.local());
+        const auto one = co_await server.receive_from(buffer);
+        CHECK(one.segment == 6);
+        if (joins) CHECK(calls < 41);
+    };
+    r.run(scenario());
+}
+
+TEST_CASE("segments and joined messages over Unix sockets are plain ones", "[unix]") {
+    const auto body = GENERATE(from_range(rl::testing::real_bodies()));
+    CAPTURE(body);
+    runner r(body);
+    const auto scenario = [&]() -> rl::task<void> {
+        const rl::net::unix_endpoint at(std::string_view("\0ringloop-segments", 18));
+        auto server = rl::net::unix_datagram::bind(at);
+        auto client = rl::net::unix_datagram::bind(rl::net::unix_endpoint());
+        CHECK_FALSE(server.join_received());
+        co_await client.send_segments(bytes_of("aabbc"), 2, at);
+        std::array<std::byte, 16> buffer{};
+        const std::array<std::string_view, 3> all{"aa", "bb", "c"};
+        for (const std::string_view expected : all) {
+            const auto got = co_await server.receive_from(buffer);
+            CHECK(text_of(std::span(buffer).first(got.size)) == expected);
+            CHECK(got.segment == got.size);
+        }
+    };
+    r.run(scenario());
+}
+
 TEST_CASE("a receive waits until a datagram comes; a stop loses none", "[udp]") {
     const auto body = GENERATE(from_range(rl::testing::all_bodies()));
     CAPTURE(body);

@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "ringloop/detail/resident.hpp"
@@ -37,6 +38,9 @@ class datagram_socket {
         std::size_t size = 0;    // bytes put into the buffer; 0 is an empty message
         Address from;            // a default one if the sender has no name
         bool truncated = false;  // the message was longer than the buffer: the rest is gone
+        // After join_received(): bytes of each of the messages that came as one, of the last maybe
+        // fewer. Else `size`.
+        std::size_t segment = 0;
     };
     // One of a batch: `buffer` is the caller's, the rest is filled in.
     struct incoming {
@@ -64,6 +68,17 @@ class datagram_socket {
     // All of them, in order. An error names none of them: those before it were sent.
     [[nodiscard]] task<void> send_many(std::span<const outgoing> messages);
 
+    // Sends `bytes` to one receiver as messages of `segment` bytes, the last maybe shorter. Over
+    // UDP the kernel does the cutting (GSO, Linux 4.18), once for up to 64 KiB on the way through
+    // its stack; where it does not, this is send_many(). Errors as there; std::invalid_argument for
+    // a `segment` of 0. Cancel: a part of the messages may have been sent.
+    [[nodiscard]] task<void> send_segments(std::span<const std::byte> bytes, std::size_t segment,
+                                           Address to);
+    // From here on messages of one sender and one size may come as one (GRO, Linux 5.0): see
+    // received::segment. Buffers should hold 64 KiB then: of what does not fit the rest is gone.
+    // False: the kernel, or this kind of socket, cannot, and all is as before.
+    bool join_received();
+
     void set_option(int level, int name, int value);  // setsockopt(2)
     void close() noexcept { socket_.close(); }
     [[nodiscard]] explicit operator bool() const noexcept { return socket_.get() >= 0; }
@@ -73,7 +88,11 @@ class datagram_socket {
   private:
     [[nodiscard]] driver& io() const;
     [[nodiscard]] task<void> send_one(std::span<const std::byte> bytes, const Address* to);
+    [[nodiscard]] bool cuts_segments();
+    enum class answer : std::uint8_t { unknown, yes, no };
     ringloop::detail::resident_descriptor socket_;
+    answer cuts_ = answer::unknown;  // the kernel, messages for us
+    bool joins_ = false;             // received::segment comes with each message
 };
 
 extern template class datagram_socket<endpoint>;

@@ -1,5 +1,6 @@
 // Stream sockets: addresses, listeners, connections, resets.
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -238,6 +239,7 @@ int simulated_kernel::shutdown(simulated_object& socket, int how) {
 int simulated_kernel::set_option(simulated_object& socket, int level, int name, const void* value,
                                  socklen_t size) {
     if (!is_socket(socket)) return -ENOTSOCK;
+    if (level == SOL_UDP) return -ENOPROTOOPT;
     const auto* bytes = static_cast<const std::byte*>(value);
     socket.options[{level, name}].assign(bytes, bytes + size);
     return 0;
@@ -246,6 +248,7 @@ int simulated_kernel::set_option(simulated_object& socket, int level, int name, 
 int simulated_kernel::get_option(simulated_object& socket, int level, int name, void* value,
                                  socklen_t* size) {
     if (!is_socket(socket)) return -ENOTSOCK;
+    if (level == SOL_UDP) return -ENOPROTOOPT;  // neither GSO nor GRO here
     const auto answer = [&](int number) {
         *size = std::min<socklen_t>(*size, sizeof number);
         std::memcpy(value, &number, *size);
