@@ -7,7 +7,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "net/tls_openssl.hpp"
+#include "net/tls_resumption.hpp"
+#include "net/tls_session.hpp"
 #include "ringloop/net/tls.hpp"
 
 namespace ringloop::net {
@@ -71,6 +72,17 @@ void load_authorities(SSL_CTX* context, const std::string& file, const std::stri
             "TLS: look for authorities in " + directory);
 }
 
+void load_revocations(SSL_CTX* context, const std::string& file) {
+    if (file.empty()) return;
+    X509_STORE* store = SSL_CTX_get_cert_store(context);
+    X509_LOOKUP* reader = X509_STORE_add_lookup(store, X509_LOOKUP_file());
+    if (reader == nullptr) throw std::bad_alloc();
+    if (X509_load_crl_file(reader, file.c_str(), X509_FILETYPE_PEM) <= 0)
+        detail::throw_taken("TLS: read the withdrawn certificates " + file);
+    require(X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL),
+            "TLS: look for withdrawn certificates");
+}
+
 // Server's: the first of its own names that the client offers.
 int choose_alpn(SSL*, const unsigned char** chosen, unsigned char* chosen_size,
                 const unsigned char* offered, unsigned offered_size, void* context) noexcept {
@@ -90,7 +102,11 @@ void ask_for_certificates(SSL_CTX* context, const tls_server_options& options) {
         throw std::invalid_argument(
             "ringloop: a TLS server that asks for client certificates needs client_ca_file or "
             "client_ca_directory, and one that has them must ask");
+    if (!asks && !options.client_crl_file.empty())
+        throw std::invalid_argument(
+            "ringloop: client_crl_file is for a TLS server that asks for client certificates");
     if (!asks) return;
+    load_revocations(context, options.client_crl_file);
     load_authorities(context, options.client_ca_file, options.client_ca_directory);
     if (!options.client_ca_file.empty()) {
         auto* names = SSL_load_client_CA_file(options.client_ca_file.c_str());
@@ -121,6 +137,14 @@ tls_context tls_context::client(const tls_client_options& options) {
         require(SSL_CTX_set_default_verify_paths(context), "TLS: find the system's authorities");
     } else {
         load_authorities(context, options.ca_file, options.ca_directory);
+    }
+    if (!made->verifies && !options.crl_file.empty())
+        throw std::invalid_argument(
+            "ringloop: a TLS client that accepts any certificate has no use for a crl_file");
+    load_revocations(context, options.crl_file);
+    if (options.sessions_max != 0) {
+        made->sessions = std::make_shared<detail::tls_resumption>(options.sessions_max);
+        detail::keep_sessions(context);
     }
     if (options.certificate_file.empty() != options.key_file.empty())
         throw std::invalid_argument("ringloop: a TLS certificate needs its key, a key its chain");

@@ -27,12 +27,15 @@ struct freed_by {
 using ssl_pointer = std::unique_ptr<SSL, freed_by<&SSL_free>>;
 using ssl_context_pointer = std::unique_ptr<SSL_CTX, freed_by<&SSL_CTX_free>>;
 
+class tls_resumption;
+
 // What a tls_context is a handle of.
 struct tls_settings {
     ssl_context_pointer context;
     std::string alpn;  // as on the wire: each name after a byte with its length
     bool is_client = true;
     bool verifies = true;
+    std::shared_ptr<tls_resumption> sessions;  // a client's; null: it keeps none
 };
 
 struct tls_error_details {

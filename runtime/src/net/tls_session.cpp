@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "net/tls_resumption.hpp"
 #include "ringloop/error.hpp"
 
 namespace ringloop::net::detail {
@@ -59,14 +60,46 @@ tls_session::tls_session(std::shared_ptr<const tls_settings> settings, byte_stre
     SSL_set_bio(ssl_.get(), bio, bio);
     if (settings_->is_client) {
         expect(host);
+        resume();
         SSL_set_connect_state(ssl_.get());
     } else {
         SSL_set_accept_state(ssl_.get());
     }
 }
 
+void tls_session::resume() {
+    if (settings_->sessions == nullptr || host_.empty()) return;
+    SSL_set_app_data(ssl_.get(), this);
+    if (const auto earlier = settings_->sessions->take(host_)) {
+        // One that does not fit any more is no loss: the handshake is then a whole one.
+        static_cast<void>(SSL_set_session(ssl_.get(), earlier.get()));
+        ERR_clear_error();
+    }
+}
+
+bool tls_session::keep(SSL_SESSION* session) noexcept {
+    if (SSL_SESSION_is_resumable(session) != 1) return false;
+    try {
+        settings_->sessions->keep(host_, ssl_session_pointer(session));
+    } catch (const std::bad_alloc&) {
+        // Freed with what was to hold it; a session fewer to resume.
+    }
+    return true;
+}
+
+void keep_sessions(SSL_CTX* context) noexcept {
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+    SSL_CTX_sess_set_new_cb(context, [](SSL* ssl, SSL_SESSION* session) noexcept {
+        auto* const owner = static_cast<tls_session*>(SSL_get_app_data(ssl));
+        return owner != nullptr && owner->keep(session) ? 1 : 0;
+    });
+}
+
 tls_session::~tls_session() {
     assert(!reading_ && !writing_ && "a TLS stream was closed under its reader or writer");
+    // A session goes on though its stream was cut (RFC 5246, 7.2.1), but not after a failure:
+    // OpenSSL then takes it back, as it would here.
+    if (!failure_) SSL_set_shutdown(ssl_.get(), SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
 }
 
 // A name goes to the server as well (SNI), and a dot at its end is DNS's alone; an address does

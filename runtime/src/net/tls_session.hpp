@@ -31,6 +31,9 @@ class taken_stream : public byte_stream {
     using byte_stream::state;
 };
 
+// Every session on this context that the peer lets us resume goes to its settings' `sessions`.
+void keep_sessions(SSL_CTX* context) noexcept;
+
 class tls_session {
   public:
     // Throws std::invalid_argument for a host that cannot be verified, std::logic_error for a
@@ -52,6 +55,8 @@ class tls_session {
     // std::logic_error if a read or a write is under way.
     void must_be_idle() const;
 
+    // The peer has given us `session` to resume. Returns whether we keep it.
+    bool keep(SSL_SESSION* session) noexcept;
     [[nodiscard]] SSL* ssl() const noexcept { return ssl_.get(); }
     [[nodiscard]] int socket() const noexcept { return stream_.native_handle(); }
 
@@ -59,6 +64,7 @@ class tls_session {
     enum class progress : unsigned char { made, wants_bytes, ended };
 
     void expect(std::string_view host);
+    void resume();
     // One call of OpenSSL's. Throws what it objects to, now and ever after.
     template <class Call>
     progress attempt(const char* doing, Call call);

@@ -128,6 +128,10 @@ std::string_view tls_stream::cipher() const {
     return SSL_get_cipher_name(session().ssl());
 }
 
+bool tls_stream::resumed() const {
+    return SSL_session_reused(session().ssl()) == 1;
+}
+
 std::vector<std::byte> tls_stream::peer_certificate() const {
     const X509* certificate = SSL_get0_peer_certificate(session().ssl());
     if (certificate == nullptr) return {};

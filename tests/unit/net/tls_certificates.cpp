@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 namespace test {
 namespace {
@@ -76,6 +77,34 @@ issued issue(const wish& wanted, const issued* issuer) {
     return made;
 }
 
+struct list_wish {
+    long from = -day;
+    long until = day;
+    std::vector<const issued*> withdrawn = {};
+};
+
+std::unique_ptr<X509_CRL, freed_by<&X509_CRL_free>> list_of(const issued& issuer,
+                                                            const list_wish& wanted) {
+    std::unique_ptr<X509_CRL, freed_by<&X509_CRL_free>> made(X509_CRL_new());
+    X509_CRL* list = made.get();
+    X509_CRL_set_version(list, 1);
+    X509_CRL_set_issuer_name(list, X509_get_subject_name(issuer.certificate.get()));
+    std::unique_ptr<ASN1_TIME, freed_by<&ASN1_TIME_free>> time(ASN1_TIME_new());
+    X509_gmtime_adj(time.get(), wanted.from);
+    X509_CRL_set1_lastUpdate(list, time.get());
+    for (const issued* each : wanted.withdrawn) {
+        X509_REVOKED* entry = X509_REVOKED_new();
+        X509_REVOKED_set_serialNumber(entry, X509_get_serialNumber(each->certificate.get()));
+        X509_REVOKED_set_revocationDate(entry, time.get());
+        REQUIRE(X509_CRL_add0_revoked(list, entry) == 1);
+    }
+    X509_gmtime_adj(time.get(), wanted.until);
+    X509_CRL_set1_nextUpdate(list, time.get());
+    X509_CRL_sort(list);
+    REQUIRE(X509_CRL_sign(list, issuer.key.get(), EVP_sha256()) > 0);
+    return made;
+}
+
 class world {
   public:
     world() {
@@ -100,6 +129,13 @@ class world {
             keep("expired-client", issue({"late", nullptr, "clientAuth", -2 * day, -day}, &root));
         made_.client_of_other =
             keep("client-of-other", issue({"stranger", nullptr, "clientAuth"}, &other));
+        const issued revoked = issue({"server.test", here}, &root);
+        const issued revoked_client = issue({"lost", nullptr, "clientAuth"}, &root);
+        made_.revoked = keep("revoked", revoked);
+        made_.revoked_client = keep("revoked-client", revoked_client);
+        made_.withdrawn = keep_list("withdrawn", root, {.withdrawn = {&revoked, &revoked_client}});
+        made_.outdated = keep_list("outdated", root, {.from = -2 * day, .until = -day});
+        made_.withdrawn_by_other = keep_list("by-other", other, {});
         made_.encrypted_key = made_.folder + "/encrypted.key";
         const file_pointer file(BIO_new_file(made_.encrypted_key.c_str(), "w"));
         char word[] = "secret";
@@ -120,6 +156,13 @@ class world {
         REQUIRE(PEM_write_bio_PrivateKey(key.get(), what.key.get(), nullptr, nullptr, 0, nullptr,
                                          nullptr) == 1);
         return paths;
+    }
+    std::string keep_list(const std::string& name, const issued& issuer,
+                          const list_wish& wanted) const {
+        std::string path = made_.folder + "/" + name + ".crl";
+        const file_pointer file(BIO_new_file(path.c_str(), "w"));
+        REQUIRE(PEM_write_bio_X509_CRL(file.get(), list_of(issuer, wanted).get()) == 1);
+        return path;
     }
     tls_certificates made_;
 };

@@ -23,10 +23,15 @@ struct tls_certificates {
     tls_identity self_signed;
     tls_identity of_other;
     tls_identity for_clients_only;  // a server that shows a client's certificate
+    tls_identity revoked;           // by `withdrawn`
     tls_identity client;            // CN: a client
     tls_identity expired_client;
     tls_identity client_of_other;
-    std::string encrypted_key;  // path
+    tls_identity revoked_client;
+    std::string encrypted_key;       // path
+    std::string withdrawn;           // path of the authority's CRL
+    std::string outdated;            // path of an earlier one, which is out of date
+    std::string withdrawn_by_other;  // path of the other authority's CRL
 
     static const tls_certificates& get();
 };

@@ -87,6 +87,72 @@ TEST_CASE("a certificate that is not good for the host is refused, both sides sa
     home.run(scenario());
 }
 
+TEST_CASE("a server's certificate that was withdrawn is refused, and one that no list covers",
+          "[tls]") {
+    struct listed {
+        const char* name;
+        tls_identity tls_certificates::*server;
+        std::string tls_certificates::*list;
+        const char* verification;  // empty: accepted
+    };
+    const listed l =
+        GENERATE(listed{"good", &tls_certificates::server, &tls_certificates::withdrawn, ""},
+                 listed{"withdrawn", &tls_certificates::revoked, &tls_certificates::withdrawn,
+                        "certificate revoked"},
+                 listed{"an old list", &tls_certificates::server, &tls_certificates::outdated,
+                        "CRL has expired"},
+                 listed{"another authority's list", &tls_certificates::server,
+                        &tls_certificates::withdrawn_by_other, "unable to get certificate CRL"});
+    CAPTURE(l.name);
+    runner r(rl::testing::all_bodies().back());
+    const auto& all = tls_certificates::get();
+    auto options = trusting();
+    options.crl_file = all.*l.list;
+    const auto client = tls_context::client(options);
+    const auto server = tls_context::server(serving(all.*l.server));
+    const auto scenario = [&]() -> rl::task<void> {
+        const outcomes seen = co_await meet(client, server);
+        CHECK(seen.client.verification == l.verification);
+        CHECK(seen.client.well() == (*l.verification == '\0'));
+    };
+    r.run(scenario());
+}
+
+TEST_CASE("a client's certificate that was withdrawn is refused", "[tls]") {
+    runner r(rl::testing::all_bodies().back());
+    const auto& all = tls_certificates::get();
+    auto options = asking(tls_client_certificate::required);
+    options.client_crl_file = all.withdrawn;
+    const auto server = tls_context::server(options);
+    const auto scenario = [&]() -> rl::task<void> {
+        const auto good = tls_context::client(showing(all.client));
+        const outcomes well = co_await meet(good, server);
+        CHECK(well.server.well());
+        const auto lost = tls_context::client(showing(all.revoked_client));
+        const outcomes seen = co_await meet(lost, server);
+        CHECK(seen.server.verification == "certificate revoked");
+    };
+    r.run(scenario());
+}
+
+TEST_CASE("lists of withdrawn certificates that cannot be used are refused with their context",
+          "[tls]") {
+    const auto& all = tls_certificates::get();
+    auto options = trusting();
+    options.crl_file = "/nowhere/lists";
+    const rl::error absent = error_of([&] { return tls_context::client(options); });
+    CHECK(absent.code() == std::errc::no_such_file_or_directory);
+    CHECK(std::string(absent.what()).find("/nowhere/lists") != std::string::npos);
+    options.crl_file = all.server.key;
+    CHECK_THROWS_AS(tls_context::client(options), tls_error);
+    options.crl_file = all.withdrawn;
+    options.insecure_accept_any_certificate = true;
+    CHECK_THROWS_AS(tls_context::client(options), std::invalid_argument);
+    auto deaf = serving();
+    deaf.client_crl_file = all.withdrawn;
+    CHECK_THROWS_AS(tls_context::server(deaf), std::invalid_argument);
+}
+
 TEST_CASE("hosts that a certificate is good for: names, wildcards, addresses", "[net][tls]") {
     const std::string host =
         GENERATE("server.test", "SERVER.test", "server.test.", "any.wild.test", "127.0.0.1");

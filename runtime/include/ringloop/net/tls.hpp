@@ -77,6 +77,15 @@ struct tls_client_options {
     // To show to a server that asks: own certificate first, then those that lead to the root.
     std::string certificate_file;
     std::string key_file;
+    // A PEM file of certificates that were withdrawn: the lists (CRL) of every authority in the
+    // chains to accept. A chain without its lists, or with one that is out of date, is refused.
+    // Read once: newer lists need a new context.
+    std::string crl_file;
+    // How many sessions the context keeps in memory, to resume: the next connect() to the same host
+    // then shakes hands without certificates and their signatures. A server usually gives two for
+    // each handshake, and those of TLS 1.3 are good for one connection. What a resumed session
+    // knows of its peer was verified in the first one.
+    std::size_t sessions_max = 0;
     tls_version minimum = tls_version::v1_2;
     // Talks to anybody, also to who listens in between. For tests.
     bool insecure_accept_any_certificate = false;
@@ -95,6 +104,7 @@ struct tls_server_options {
     tls_client_certificate client_certificate = tls_client_certificate::not_asked;
     std::string client_ca_file;
     std::string client_ca_directory;
+    std::string client_crl_file;  // as a client's crl_file, for clients' certificates
     tls_version minimum = tls_version::v1_2;
 };
 
@@ -172,6 +182,7 @@ class tls_stream {
     [[nodiscard]] std::string_view alpn() const;     // what was agreed on; empty: nothing
     [[nodiscard]] std::string_view version() const;  // "TLSv1.3"
     [[nodiscard]] std::string_view cipher() const;   // "TLS_AES_256_GCM_SHA384"
+    [[nodiscard]] bool resumed() const;  // an earlier session's goes on: tls_client_options
     // DER. Empty if the peer showed none: a client that was not asked, or did not have to.
     [[nodiscard]] std::vector<std::byte> peer_certificate() const;
     [[nodiscard]] std::vector<std::byte> peer_subject() const;
