@@ -153,10 +153,10 @@ def test_the_cpp_block_compiles_and_runs(block: Block, tmp_path: Path) -> None:
     source.write_text(text)
     compiler = os.environ.get("CXX", "g++")
     library = next(build.rglob("libringloop.a"))
-    uv = ["-luv"] if "ringloop/interop/uv.hpp" in text else []
+    others = [f"-l{name}" for name in ("uv", "tbb") if f"ringloop/interop/{name}.hpp" in text]
     done = subprocess.run([compiler, "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror",
                            f"-I{ROOT}/runtime/include", f"-I{ROOT}/bridge/include", str(source),
-                           str(library), "-luring", *uv, "-pthread", "-o", str(program)],
+                           str(library), "-luring", *others, "-pthread", "-o", str(program)],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     if not block.is_fragment:

@@ -17,7 +17,7 @@ PUBLIC = sorted(path for path in INCLUDE.rglob("*.hpp") if "detail" not in path.
 # What ringloop.hpp leaves out, and why. A name that ends in "/" means everything below.
 APART = {
     "ringloop/ringloop.hpp": "itself",
-    "ringloop/interop/": "what needs Asio or libuv, each included by itself",
+    "ringloop/interop/": "what needs Asio, libuv or oneTBB, each included by itself",
     "ringloop/kernel_abi.hpp": "numbers of the kernel's, for drivers and their tests",
     "ringloop/testing/": "a library of its own: the component testing",
 }

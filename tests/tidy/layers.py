@@ -21,9 +21,10 @@ _ABOVE_CORE = r"ringloop/(bridge/python|kernels)"
 
 # folder: what its files never include
 FORBIDDEN_INCLUDES = (
-    ("runtime/", rf"{_PYTHON}|{_COMPUTE}|ringloop/(bridge|kernels|python)"),
+    ("runtime/", rf"{_PYTHON}|ringloop/(bridge|kernels|python)"),
     ("runtime/include/", r"openssl/"),     # runtime/src/net/tls*.cpp alone know it
-    ("runtime/", r"(boost/)?asio|uv\.h|ringloop/interop"),     # interop/ alone knows them
+    # interop/ alone knows them
+    ("runtime/", rf"(boost/)?asio|uv\.h|{_COMPUTE}|ringloop/interop"),
     ("bridge/include/ringloop/bridge/core/", f"{_PYTHON}|{_COMPUTE}|{_ABOVE_CORE}"),
     ("bridge/", rf"{_COMPUTE}|ringloop/kernels"),
     ("bridge/src/", _BINDERS),              # the tool is the extension module's choice

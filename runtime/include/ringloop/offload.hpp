@@ -41,12 +41,18 @@ struct offload_value<Fn, true> {
     using type = std::invoke_result_t<Fn&, std::stop_token>;
 };
 
-template <class Fn>
+// How work gets to threads of `Pool`: `submit(pool, item)` calls item.run once, on one of them.
+template <class Pool>
+struct pool_door {
+    static void submit(Pool& pool, thread_pool::item& work) { pool.submit(work); }
+};
+
+template <class Fn, class Pool = thread_pool>
 class offload_await : private thread_pool::item, private away {
   public:
     using value_type = typename offload_value<Fn>::type;
 
-    offload_await(thread_pool& pool, Fn fn)
+    offload_await(Pool& pool, Fn fn)
         : item(&offload_await::on_worker), pool_(pool), fn_(std::move(fn)) {}
 
     [[nodiscard]] bool await_ready() const noexcept { return false; }
@@ -60,7 +66,7 @@ class offload_await : private thread_pool::item, private away {
         if constexpr (takes_token<Fn>) {
             if (scope != nullptr) token_ = scope->token();
         }
-        leave(handle, [this] { pool_.submit(*this); });
+        leave(handle, [this] { pool_door<Pool>::submit(pool_, *this); });
         return true;
     }
     value_type await_resume() { return outcome_.take(); }
@@ -87,7 +93,7 @@ class offload_await : private thread_pool::item, private away {
         }
     }
 
-    thread_pool& pool_;
+    Pool& pool_;
     Fn fn_;
     std::stop_token token_;
     result<value_type> outcome_;
