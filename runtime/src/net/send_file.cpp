@@ -21,7 +21,8 @@ namespace {
 
 using detail::stream_state;
 
-constexpr std::uint64_t copied = 64 * 1024;  // at once, through memory
+constexpr std::uint64_t copied = 64 * 1024;      // at once, through memory
+constexpr std::uint64_t moved_min = 256 * 1024;  // below, a worker's turn costs more than a copy
 
 // A count, or a negated errno, which is not thrown: some have an answer.
 task<std::int32_t> move_some(int socket, int file, std::int64_t offset, std::uint64_t size) {
@@ -56,7 +57,7 @@ task<std::uint64_t> send(stream_state& stream, const fs::file& from, std::int64_
     const detail::writing_turn mine(stream);
     std::uint64_t done = 0;
     bool moves = stream.io().what().chosen != backend::fake;
-    while (done < size && moves) {
+    while (size >= moved_min && done < size && moves) {
         const std::int32_t count =
             co_await move_some(stream.socket(), from.native_handle(),
                                offset + static_cast<std::int64_t>(done), size - done);

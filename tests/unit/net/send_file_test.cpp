@@ -61,7 +61,7 @@ TEST_CASE("a file that the kernel does not move by itself is sent all the same",
         const std::string name = co_await fs::read_file("/proc/sys/kernel/ostype");
         auto release = co_await fs::open("/proc/sys/kernel/ostype");
         auto pair = co_await connected();
-        const std::uint64_t sent = co_await pair.near.send_file(release, 0, 4096);
+        const std::uint64_t sent = co_await pair.near.send_file(release, 0, 1 << 20);
         CHECK(sent == name.size());
         pair.near.close();
         const std::string got = co_await read_all(pair.far);

@@ -54,10 +54,10 @@ class byte_stream {
     // body need no copy to leave together. The list and its bytes stay alive until the await ends.
     // Cancel: as above.
     [[nodiscard]] task<void> write_all(std::span<const std::span<const std::byte>> pieces);
-    // Sends `size` bytes of a file from `offset` on; the kernel moves them by itself where it can
-    // (sendfile), asked by a worker: this thread waits for no disk. Counts as a write; stream and
-    // file live until the await ends. Returns how many: fewer only where the file ends. Throws
-    // std::invalid_argument for a negative offset, std::logic_error for a closed file.
+    // Sends `size` bytes of a file from `offset` on. From 256 KiB the kernel moves them by itself
+    // where it can (sendfile), asked by a worker: this thread waits for no disk. Counts as a write;
+    // stream and file live until the await ends. Returns how many: fewer only where the file ends.
+    // Throws std::invalid_argument for a negative offset, std::logic_error for a closed file.
     // Cancel: as of write_all().
     [[nodiscard]] task<std::uint64_t> send_file(const fs::file& from, std::int64_t offset,
                                                 std::uint64_t size);
