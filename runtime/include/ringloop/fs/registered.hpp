@@ -1,5 +1,5 @@
 // registered_memory: memory for reads and writes of files that the kernel pins once, instead of for
-// each of them. It pays around the page cache (O_DIRECT); through it, hardly: DECISIONS.md.
+// each of them. It pays for large pieces, around the page cache (O_DIRECT) most: DECISIONS.md, 27.
 //
 //     fs::registered_memory memory(32 * 65536);
 //     auto file = co_await fs::open("data", O_RDONLY | O_DIRECT);
