@@ -20,6 +20,7 @@
 #include "ringloop/fs/watch.hpp"           // changes, as they happen
 #include "ringloop/fs/whole_file.hpp"      // read_file, write_file, copy_file
 #include "ringloop/generator.hpp"          // coroutines that yield
+#include "ringloop/graph.hpp"              // work with dependencies, run where something changed
 #include "ringloop/inbox.hpp"              // work handed over between threads
 #include "ringloop/interval.hpp"           // ticks without drift
 #include "ringloop/memory.hpp"             // what native code has from the system
