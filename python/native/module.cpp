@@ -12,6 +12,7 @@
 #include "native_task.hpp"
 #include "owners.hpp"
 #include "ringloop/bridge/python/awaitable.hpp"
+#include "ringloop/bridge/python/graphs.hpp"
 #include "ringloop/bridge/python/shared_handles.hpp"
 #include "task_factory.hpp"
 #include "task_steps.hpp"
@@ -43,6 +44,7 @@ int execute(PyObject* module) {
     python::install_exit_guard();
     if (bridge::add_awaitable_types(module) < 0) return -1;
     if (bridge::add_handle_types(module) < 0) return -1;
+    if (bridge::add_graph_types(module) < 0) return -1;
     if (python::add_owner_functions(module) < 0) return -1;
     if (python::add_loop_types(module) < 0) return -1;
     if (python::add_loop_statistics(module) < 0) return -1;

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ._batched import batched
     from ._capabilities import Capabilities, capabilities
     from ._coalesce import coalesce
+    from ._graph import Graph, GraphError, GraphInput, GraphNode, GraphReport
     from ._handover import attach, detach, recv_handle, send_handle
     from ._leakcheck import LeakError, leakcheck
     from ._mixin import mixin
@@ -39,6 +40,11 @@ __all__ = [
     "EventLoopPolicy",
     "ExportStats",
     "FdConflictError",
+    "Graph",
+    "GraphError",
+    "GraphInput",
+    "GraphNode",
+    "GraphReport",
     "HandleProducer",
     "LeakError",
     "LoopStats",
@@ -99,6 +105,11 @@ _LAZY = {
     "Capabilities": "_capabilities",
     "EventLoopPolicy": "policy",
     "ExportStats": "_stats",
+    "Graph": "_graph",
+    "GraphError": "_graph",
+    "GraphInput": "_graph",
+    "GraphNode": "_graph",
+    "GraphReport": "_graph",
     "LeakError": "_leakcheck",
     "LoopStats": "_stats",
     "OwnedFd": "_owned",

@@ -14,7 +14,7 @@ from harness import extensions
 from harness.exits import WAYS, one_exit
 
 STATES = ("iterating", "calling", "awaiting", "offloaded", "elsewhere", "keeping", "shielded",
-          "produced", "together", "hooked", "bridge")
+          "produced", "together", "hooked", "graphed", "bridge")
 LOOPS = tuple(loop for loop in ("ringloop", "asyncio", "uvloop") if importlib.util.find_spec(loop))
 ALL = os.environ.get("RINGLOOP_TEST_ALL") == "1"
 RUNS = 500 if ALL else 12

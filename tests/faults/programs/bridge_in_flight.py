@@ -3,6 +3,7 @@ returns with its work begun; it works under any loop."""
 import asyncio
 import importlib
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -139,9 +140,25 @@ async def hooked() -> None:
     task(ends.sleeps(LONG_US))
 
 
+async def graphed() -> None:
+    """A graph with a node of each kind under way, and threads that hold the GIL or block."""
+    ends = extension("bridge_ends")
+    graph = ringloop.Graph()
+    first = graph.node(lambda: 0, name="first")
+    running = [graph.node(never, deps=[first]),
+               graph.node(ends.sleeps, deps=[graph.input(LONG_US, name="us")], where="native")]
+    running += [graph.node(work, deps=[first], where="pool")
+                for work in (lambda _: sum(range(100_000)),
+                             lambda _: threading.Event().wait(0.05)) for _ in range(4)]
+    graph.node(never, deps=running)
+    task(graph.run())
+    while any(node.state != "RUNNING" for node in running[:2]):
+        await asyncio.sleep(0)
+
+
 STATES: dict[str, Callable[[], Awaitable[None]]] = {each.__name__: each for each in (
     iterating, calling, awaiting, offloaded, elsewhere, keeping, shielded, produced, together,
-    hooked)}
+    hooked, graphed)}
 
 
 async def overlong() -> None:

@@ -38,6 +38,20 @@ struct python_door {
 };
 inline python_door door;
 
+// CPython before 3.14 ends a thread that asks for the GIL too late by unwinding its stack, through
+// destructors, handlers and what is noexcept. Such a thread stays here: it must never run again.
+inline void stay_behind_without_gil() noexcept {
+    while (!holds_gil())
+        std::this_thread::sleep_for(std::chrono::hours(1));  // tidy-allow: banned because of it
+}
+// Around what asks for it.
+struct late_for_gil {
+    late_for_gil() = default;
+    ~late_for_gil() { stay_behind_without_gil(); }
+    late_for_gil(const late_for_gil&) = delete;
+    late_for_gil& operator=(const late_for_gil&) = delete;
+};
+
 }  // namespace detail
 
 class gil_scope {
@@ -49,15 +63,13 @@ class gil_scope {
             detail::door.inside.fetch_sub(1);
             throw interpreter_ended();
         }
+        const detail::late_for_gil stays;
         state_ = PyGILState_Ensure();
         taken_ = true;
     }
     ~gil_scope() {
         if (!taken_) return;
-        // CPython before 3.14 ends a thread that comes back for the GIL too late by unwinding its
-        // stack, through here: it must never run again.
-        while (!holds_gil())
-            std::this_thread::sleep_for(std::chrono::hours(1));  // tidy-allow: banned because of it
+        detail::stay_behind_without_gil();
         PyGILState_Release(state_);
         detail::door.inside.fetch_sub(1);
     }
