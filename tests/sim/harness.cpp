@@ -9,8 +9,10 @@
 #include <sstream>
 #include <stop_token>
 
+#include "failing_new.hpp"
 #include "ringloop/error.hpp"
 #include "ringloop/sync_wait.hpp"
+#include "ringloop/testing/kernel_memory.hpp"
 #include "ringloop/when.hpp"
 
 namespace sim {
@@ -57,6 +59,7 @@ fake_config config_of(const scenario& what, const variation& how) {
 
 void run_body(const scenario& what, world& w, outcome& out, const std::stop_token& stop) {
     try {
+        const program_memory theirs;
         rl::sync_wait(w.home, rl::with_timeout(limit, what.body(w)), stop);
     } catch (const rl::error& failure) {
         out.thrown = failure.what();
@@ -64,11 +67,15 @@ void run_body(const scenario& what, world& w, outcome& out, const std::stop_toke
         out.thrown = cancelled.what();
     } catch (const rl::timed_out& late) {
         out.thrown = late.what();
+    } catch (const std::bad_alloc& exhausted) {
+        out.thrown = exhausted.what();
+        w.must(memory_shortage::has_failed(), "bad_alloc although there is memory");
     } catch (const std::exception& other) {
         out.thrown = other.what();
         out.broken.push_back(std::string("an exception of an unexpected kind: ") + other.what());
     }
     w.io.stop_faults();
+    const program_memory theirs;
     w.home.run();
 }
 
@@ -82,6 +89,10 @@ void check_books(world& w) {
 }
 
 }  // namespace
+
+bool world::clean() const noexcept {
+    return !io.harmful_fault_injected() && !memory_shortage::has_failed();
+}
 
 void world::must(bool holds, const std::string& rule) {
     if (!holds) broken.push_back(rule);
@@ -101,6 +112,7 @@ std::vector<std::byte> world::content(unsigned id, std::size_t at, std::size_t s
 }
 
 void world::must_match(unsigned id, std::size_t at, std::span<const std::byte> seen) {
+    const kernel_memory ours;
     const std::vector<std::byte> expected = content(id, at, seen.size());
     must(std::equal(seen.begin(), seen.end(), expected.begin()),
          "stream " + std::to_string(id) + " is damaged between byte " + std::to_string(at) +
@@ -117,6 +129,7 @@ void add(const scenario& added) {
 }
 
 outcome run(const scenario& what, const variation& how) {
+    const kernel_memory ours;  // all but what the scenario and the library ask for
     note_current_run(replay_command(what, how));
     outcome out;
     auto body = make_fake_driver(config_of(what, how));
@@ -145,6 +158,9 @@ outcome run(const scenario& what, const variation& how) {
 }
 
 std::string replay_command(const scenario& what, const variation& how) {
+    if (how.fails_allocation != 0)
+        return "RINGLOOP_SIM_ONLY=" + what.name + " RINGLOOP_SIM_ALLOCATION=" +
+               std::to_string(how.fails_allocation) + " test_sim 'an allocation*'";
     std::string words = what.name + " " + std::to_string(how.seed);
     if (how.planned) words += " " + to_text(*how.planned);
     if (!how.planned && how.random.faults + how.random.latencies + how.random.disorder != 0)

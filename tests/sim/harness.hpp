@@ -35,7 +35,7 @@ struct world {
     void must(bool holds, const std::string& rule);
     // A rule that holds where no fault was visible to users.
     void must_if_clean(bool holds, const std::string& rule);
-    [[nodiscard]] bool clean() const noexcept { return !io.harmful_fault_injected(); }
+    [[nodiscard]] bool clean() const noexcept;
 
     // The content of stream `id` from byte `at` on, and its check. Any two streams differ.
     static std::vector<std::byte> content(unsigned id, std::size_t at, std::size_t size);
@@ -64,6 +64,7 @@ struct variation {
     std::uint64_t seed = 0;
     rl::testing::chaos random;
     std::optional<rl::testing::planned_fault> planned;
+    std::uint64_t fails_allocation = 0;  // see failing_new.hpp; 0: none
 };
 
 struct outcome {

@@ -217,7 +217,7 @@ class driver {
     [[nodiscard]] operation* newest() noexcept { return first_; }
 
   protected:
-    driver() noexcept;
+    driver();
 
     // ---- what a body implements
     virtual void body_submit(operation& op) noexcept = 0;  // may call complete() at once
@@ -258,6 +258,9 @@ class driver {
       public:
         [[nodiscard]] std::size_t size() const noexcept { return tail_ - head_; }
         [[nodiscard]] std::size_t live() const noexcept { return size() - holes_; }
+        void reserve(std::size_t count) {
+            while (capacity_ < count) grow();
+        }
         void push(const queued& entry) {
             if (size() == capacity_) grow();
             slots_[tail_++ & (capacity_ - 1)] = entry;
@@ -296,6 +299,8 @@ class driver {
     bool pinned_ = false;         // see driver_config::pinned
 
   private:
+    void make_room() noexcept;
+    void reserve(std::size_t operations);
     void link(operation& op) noexcept;
     void unlink(operation& op) noexcept;
     void arm(operation& op) noexcept;
@@ -312,6 +317,7 @@ class driver {
     std::vector<operation*> starved_;  // wait for a buffer
     std::vector<operation*> ended_;    // ended without a cause
     std::size_t in_flight_ = 0;
+    std::size_t room_ = 0;  // there is room for the ends of twice as many operations
     std::size_t moving_ = 0;  // operations on their way to this thread
     std::thread::id thread_;  // that armed what is in flight
     bool announced_ = false;  // asleep_ was set and end_sleep() not yet called

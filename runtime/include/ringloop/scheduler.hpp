@@ -50,6 +50,10 @@ class scheduler {
     // ---- same thread
     // Resumes `handle` in a later step of run_native(), in order.
     void schedule(std::coroutine_handle<> handle) noexcept;
+    // For who starts a coroutine that nobody awaits: sees to it that schedule() has room for one
+    // more at a time, so that it need not allocate. Throws std::bad_alloc. dismiss() at its end.
+    void enlist();
+    void dismiss() noexcept { --enlisted_; }
     [[nodiscard]] timer_wheel& timers() noexcept { return timers_; }
 
     // ---- any thread
@@ -197,6 +201,7 @@ class scheduler {
     posted* host_posts_ = nullptr;
     std::atomic<bool> stop_requested_{false};
     std::atomic<unsigned> posting_{0};  // threads inside post(), post_host() or stop()
+    std::size_t enlisted_ = 0;
     std::size_t held_ = 0;
     std::uint64_t posts_run_ = 0;
     unsigned leases_ = 0;

@@ -8,11 +8,14 @@
 //  2. in flight and not armed <=> it waits in `starved_` or `ended_`, or its last completion is
 //     queued.
 //  3. An operation's last completion is the last entry of it in its queue.
+//  4. Room for the ends of all operations in flight is made when they are submitted: a completion
+//     of a one-shot operation allocates nothing.
 #include "ringloop/driver.hpp"
 
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 namespace ringloop {
@@ -40,6 +43,8 @@ bool repeatable(const operation& op) noexcept {
 bool ended_early(const operation& op, std::int32_t result) noexcept {
     return op.multishot && (op.code == op_code::receive ? result > 0 : result >= 0);
 }
+
+constexpr std::size_t room_min = 64;  // operations
 
 bool erase_one(std::vector<operation*>& from, const operation& op) noexcept {
     const auto place = std::find(from.begin(), from.end(), &op);
@@ -72,7 +77,9 @@ driver::queued driver::completion_queue::purge(std::size_t index) noexcept {
 
 // ---- life
 
-driver::driver() noexcept : thread_(std::this_thread::get_id()) {}
+driver::driver() : thread_(std::this_thread::get_id()) {
+    reserve(room_min);
+}
 
 driver::~driver() {
     assert(in_flight_ == 0 && "a driver died with operations in flight");
@@ -115,6 +122,22 @@ void driver::unlink(operation& op) noexcept {
     --in_flight_;
 }
 
+void driver::reserve(std::size_t operations) {
+    for (completion_queue& each : queues_) each.reserve(2 * operations);
+    starved_.reserve(2 * operations);
+    ended_.reserve(2 * operations);
+    room_ = operations;
+}
+
+void driver::make_room() noexcept {
+    if (in_flight_ < room_) return;
+    try {
+        reserve(2 * room_);
+    } catch (const std::bad_alloc&) {
+        return;  // there is room for as many again; the next one that is submitted tries anew
+    }
+}
+
 void driver::arm(operation& op) noexcept {
     op.armed = true;
     body_submit(op);
@@ -125,6 +148,7 @@ void driver::submit(operation& op) noexcept {
     op.state = op_state::submitted;
     op.cancel_requested = false;
     op.moving = false;
+    make_room();
     link(op);
     ++counters_.submitted;
     arm(op);

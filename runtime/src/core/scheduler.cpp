@@ -45,6 +45,7 @@ struct scheduler::ready_queue {
 };
 
 namespace {
+constexpr std::size_t not_enlisted_max = 64;  // roots and what comes from other threads
 constinit std::mutex resident_lists;  // of all schedulers: one may end while a resident does
 }
 
@@ -174,6 +175,11 @@ void scheduler::schedule(std::coroutine_handle<> handle) noexcept {
     ready_->push(handle);
     if (notice_ != nullptr && detail::current_scheduler != this) [[unlikely]]
         notice_->call(*notice_);
+}
+
+void scheduler::enlist() {
+    if (enlisted_ + not_enlisted_max >= ready_->slots.size()) ready_->grow();
+    ++enlisted_;
 }
 
 void scheduler::add(turn_hook& hook) noexcept {

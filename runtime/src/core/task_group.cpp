@@ -61,7 +61,14 @@ task_group::~task_group() {
 }
 
 void task_group::spawn(task<void> work, on_error policy) {
-    const member started = run_member(*this, std::move(work), policy);
+    home_.enlist();
+    member started{};
+    try {
+        started = run_member(*this, std::move(work), policy);
+    } catch (...) {
+        home_.dismiss();
+        throw;
+    }
     started.handle.promise().scope = &scope_;
     ++running_;
     home_.schedule(started.handle);
@@ -78,6 +85,7 @@ void task_group::ended(std::exception_ptr failure, on_error policy) noexcept {
         }
     }
     --running_;
+    home_.dismiss();
     home_.note_wait(&scope_);
     if (running_ == 0 && joiner_) home_.schedule(std::exchange(joiner_, nullptr));
 }

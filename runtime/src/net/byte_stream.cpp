@@ -7,11 +7,12 @@
 
 #include "net/write_pieces.hpp"
 #include "ringloop/error.hpp"
+#include "ringloop/net/detail/make_state.hpp"
 
 namespace ringloop::net {
 
 byte_stream::byte_stream(scheduler& home, int socket)
-    : state_(new detail::stream_state(home, socket)) {}
+    : state_(detail::make_state<detail::stream_state>(home, socket)) {}
 
 detail::stream_state& byte_stream::state() const {
     if (state_ == nullptr || state_->socket() < 0)

@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "ringloop/net/received_fd.hpp"
+#include "ringloop/scheduler.hpp"
 
 namespace ringloop::net::detail {
 
@@ -38,10 +40,16 @@ inline void take_descriptors(scheduler& home, msghdr& message,
          head = CMSG_NXTHDR(&message, head)) {
         if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
         const std::size_t size = head->cmsg_len - CMSG_LEN(0);
-        std::vector<int> numbers(size / sizeof(int));
-        std::memcpy(numbers.data(), CMSG_DATA(head), size);
-        descriptors.reserve(descriptors.size() + numbers.size());
-        for (const int fd : numbers) descriptors.emplace_back(home, fd);
+        std::array<int, descriptors_max> numbers{};
+        const std::size_t count = std::min(size / sizeof(int), numbers.size());
+        std::memcpy(numbers.data(), CMSG_DATA(head), count * sizeof(int));
+        try {
+            descriptors.reserve(descriptors.size() + count);
+        } catch (...) {  // they are this process's already
+            for (std::size_t i = 0; i < count; ++i) home.io().close(numbers[i]);
+            throw;
+        }
+        for (std::size_t i = 0; i < count; ++i) descriptors.emplace_back(home, numbers[i]);
     }
 }
 

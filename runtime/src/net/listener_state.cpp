@@ -3,6 +3,7 @@
 
 #include <cassert>
 #include <cerrno>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -12,7 +13,7 @@ namespace ringloop::net::detail {
 
 using ringloop::detail::owned_operation;
 
-listener_state::listener_state(scheduler& home, int socket) noexcept
+listener_state::listener_state(scheduler& home, int socket)
     : resident(home, [](resident& self) noexcept { static_cast<listener_state&>(self).leave(); }),
       home_(home),
       socket_(socket),
@@ -21,7 +22,9 @@ listener_state::listener_state(scheduler& home, int socket) noexcept
               static_cast<listener_state*>(static_cast<owned_operation&>(op).owner)->arrived(got);
           },
           this),
-      retry_([](timer& t) noexcept { static_cast<retry_timer&>(t).owner.arm(); }, *this) {}
+      retry_([](timer& t) noexcept { static_cast<retry_timer&>(t).owner.arm(); }, *this) {
+    sockets_.reserve(waiting_max);
+}
 
 listener_state::~listener_state() {
     leave();
@@ -74,7 +77,11 @@ void listener_state::arrived(const completion& got) noexcept {
     if (got.result < 0) {
         refused(-got.result);
     } else {
-        sockets_.push_back(got.result);
+        try {
+            sockets_.push_back(got.result);
+        } catch (const std::bad_alloc&) {
+            io().close(got.result);
+        }
         if (got.more && !taken_back_ && sockets_.size() - head_ >= waiting_max) {
             taken_back_ = true;
             io().cancel(accept_);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -57,9 +58,7 @@ void stream_state::arrived(const completion& got) noexcept {
     if (got.result > 0) {
         const std::span<const std::byte> bytes(io().buffer(got.buffer),
                                                static_cast<std::size_t>(got.result));
-        buffer_lease lease(home_, got.buffer, bytes);
-        if (reader_ == nullptr && pool_is_low(io().leased_buffers())) lease = buffer_lease(bytes);
-        chunks_.push(std::move(lease));
+        keep(buffer_lease(home_, got.buffer, bytes));
         if (got.more && !taken_back_ && chunks_.size() >= chunks_max) {
             taken_back_ = true;
             io().cancel(receive_);
@@ -76,6 +75,31 @@ void stream_state::arrived(const completion& got) noexcept {
     if (reader_ != nullptr && readable()) reader_->wake();
 }
 
+// A copy spares the pool; without memory for one, the buffer itself has to do.
+static buffer_lease copied(buffer_lease&& chunk) noexcept {
+    try {
+        return buffer_lease(chunk.bytes());
+    } catch (const std::bad_alloc&) {
+        return std::move(chunk);
+    }
+}
+
+void stream_state::keep(buffer_lease&& lease) noexcept {
+    if (ended_) return;  // by a chunk that got lost
+    try {
+        if (reader_ == nullptr && pool_is_low(io().leased_buffers())) {
+            chunks_.push(copied(std::move(lease)));
+        } else {
+            chunks_.push(std::move(lease));
+        }
+    } catch (const std::bad_alloc&) {
+        ended_ = true;
+        receive_error_ = ENOMEM;
+        taken_back_ = true;
+        io().cancel(receive_);
+    }
+}
+
 buffer_lease stream_state::take(std::error_code* failure) {
     if (chunks_.empty()) {
         assert(ended_);
@@ -83,8 +107,8 @@ buffer_lease stream_state::take(std::error_code* failure) {
         return {};
     }
     buffer_lease chunk = chunks_.pop();
-    if (pool_is_low(home_.leases_handed_out())) return buffer_lease(chunk.bytes());
-    chunk.hand_out();
+    if (pool_is_low(home_.leases_handed_out())) chunk = copied(std::move(chunk));
+    chunk.hand_out();  // where it is no copy
     return chunk;
 }
 
@@ -98,6 +122,7 @@ void stream_state::enter_read() {
 
 bool receive_await::start(std::coroutine_handle<> handle, stop_scope* scope) {
     if (wait_.refuses(scope) || stream_.readable()) return false;
+    stream_.chunks_.reserve(stream_state::chunks_max);
     stream_.enter_read();
     began_ = true;
     stream_.arm();

@@ -7,13 +7,14 @@
 
 #include "ringloop/error.hpp"
 #include "ringloop/net/detail/address_of.hpp"
+#include "ringloop/net/detail/make_state.hpp"
 
 namespace ringloop::net {
 
 using ringloop::detail::checked;
 
 tcp_listener::tcp_listener(scheduler& home, int socket)
-    : state_(new detail::listener_state(home, socket)) {}
+    : state_(detail::make_state<detail::listener_state>(home, socket)) {}
 
 detail::listener_state& tcp_listener::state() const {
     if (state_ == nullptr || state_->socket() < 0)

@@ -13,6 +13,7 @@
 
 #include "ringloop/error.hpp"
 #include "ringloop/net/detail/address_of.hpp"
+#include "ringloop/net/detail/make_state.hpp"
 
 namespace ringloop::net {
 
@@ -39,7 +40,7 @@ bound_path::~bound_path() {
 
 template <class Stream>
 basic_unix_listener<Stream>::basic_unix_listener(scheduler& home, int socket)
-    : state_(new detail::listener_state(home, socket)) {}
+    : state_(detail::make_state<detail::listener_state>(home, socket)) {}
 
 template <class Stream>
 detail::listener_state& basic_unix_listener<Stream>::state() const {

@@ -85,7 +85,7 @@ class channel {
         std::optional<T> value_;
     };
 
-    explicit channel(std::size_t capacity) noexcept : capacity_(capacity) {}
+    explicit channel(std::size_t capacity) : capacity_(capacity) {}
 
     // Throws channel_closed, also if it is closed while this waits: the value was not sent then.
     [[nodiscard]] send_await send(T value) noexcept { return {*this, std::move(value)}; }

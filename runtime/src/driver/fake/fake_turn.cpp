@@ -5,6 +5,7 @@
 
 #include "objects.hpp"
 #include "ringloop/testing/fake_driver.hpp"
+#include "ringloop/testing/kernel_memory.hpp"
 
 namespace ringloop::testing {
 namespace {
@@ -80,6 +81,7 @@ void fake_driver::after(std::int64_t delay_ns, std::function<void()> action) {
 // ---- operations in and out
 
 void fake_driver::body_submit(operation& op) noexcept {
+    const kernel_memory own;
     if (free_flights_.empty()) {
         free_flights_.push_back(static_cast<std::uint32_t>(flights_.size()));
         flights_.emplace_back();
@@ -98,6 +100,7 @@ void fake_driver::body_submit(operation& op) noexcept {
 }
 
 void fake_driver::body_cancel(operation& op) noexcept {
+    const kernel_memory own;
     submissions_.push_back({op.driver_word, true});
     if (submissions_.size() >= capabilities_.submission_entries) enter();
 }
@@ -110,6 +113,7 @@ fake_driver::flight* fake_driver::find(ticket who) noexcept {
 }
 
 void fake_driver::body_release_buffer(buffer_id id) noexcept {
+    const kernel_memory own;
     if (id >= lent_.size() || !lent_[id]) {
         violations_.push_back("buffer " + std::to_string(id) + " was given back twice");
         return;
@@ -122,10 +126,12 @@ void fake_driver::body_release_buffer(buffer_id id) noexcept {
 // ---- the turn
 
 void fake_driver::body_flush() noexcept {
+    const kernel_memory own;
     enter();
 }
 
 void fake_driver::body_poll() noexcept {
+    const kernel_memory own;
     enter();
 }
 
@@ -205,6 +211,7 @@ void fake_driver::happen(const event& next) {
     }
     ++completed_;
     turns_at_progress_ = turns_;
+    const program_memory theirs;
     complete(op, next.result);
 }
 
@@ -222,6 +229,7 @@ bool fake_driver::take_signal() {
 }
 
 wait_result fake_driver::body_wait(const wait_request& request) noexcept {
+    const kernel_memory own;
     const std::uint64_t completed_before = completed_;
     enter();
     if (completed_ != completed_before) return wait_result::ready;

@@ -3,6 +3,7 @@
 
 #include "objects.hpp"
 #include "ringloop/testing/fake_driver.hpp"
+#include "ringloop/testing/kernel_memory.hpp"
 
 namespace ringloop::testing {
 namespace {
@@ -81,6 +82,7 @@ ssize_t fake_driver::moving_verb(
 }
 
 ssize_t fake_driver::try_send(int fd, std::span<const iovec> pieces) noexcept {
+    const kernel_memory own;
     return moving_verb(step_kind::try_send, fd, total(pieces),
                        [&](simulated_object& object, std::size_t max) {
                            return kernel_.send(object, pieces, max);
@@ -88,6 +90,7 @@ ssize_t fake_driver::try_send(int fd, std::span<const iovec> pieces) noexcept {
 }
 
 ssize_t fake_driver::try_receive(int fd, std::span<const iovec> pieces) noexcept {
+    const kernel_memory own;
     return moving_verb(step_kind::try_receive, fd, total(pieces),
                        [&](simulated_object& object, std::size_t max) {
                            return kernel_.receive(object, pieces, max);
@@ -95,6 +98,7 @@ ssize_t fake_driver::try_receive(int fd, std::span<const iovec> pieces) noexcept
 }
 
 int fake_driver::try_recvmmsg(int fd, std::span<mmsghdr> messages) noexcept {
+    const kernel_memory own;
     return static_cast<int>(moving_verb(step_kind::try_recvmmsg, fd, messages.size(),
                                         [&](simulated_object& object, std::size_t max) {
                                             return kernel_.receive_datagrams(object,
@@ -103,6 +107,7 @@ int fake_driver::try_recvmmsg(int fd, std::span<mmsghdr> messages) noexcept {
 }
 
 int fake_driver::try_sendmmsg(int fd, std::span<mmsghdr> messages) noexcept {
+    const kernel_memory own;
     return static_cast<int>(moving_verb(step_kind::try_sendmmsg, fd, messages.size(),
                                         [&](simulated_object& object, std::size_t max) {
                                             return kernel_.send_datagrams(object,
@@ -111,6 +116,7 @@ int fake_driver::try_sendmmsg(int fd, std::span<mmsghdr> messages) noexcept {
 }
 
 ssize_t fake_driver::try_pread(int fd, void* data, std::size_t size, std::int64_t offset) noexcept {
+    const kernel_memory own;
     return moving_verb(step_kind::try_pread, fd, size,
                        [&](simulated_object& object, std::size_t max) -> ssize_t {
                            if (!kernel_.is_file(object)) return -ESPIPE;
@@ -119,10 +125,12 @@ ssize_t fake_driver::try_pread(int fd, void* data, std::size_t size, std::int64_
 }
 
 ssize_t fake_driver::try_write(int fd, std::span<const iovec> pieces) noexcept {
+    const kernel_memory own;
     return try_send(fd, pieces);
 }
 
 int fake_driver::close(int fd) noexcept {
+    const kernel_memory own;
     step_record step;
     step.kind = step_kind::try_close;
     step.fd = fd;
@@ -138,6 +146,7 @@ int fake_driver::close(int fd) noexcept {
 
 // No step of its own: it has no faults worth a run.
 int fake_driver::inspect(int fd, descriptor_facts& facts) noexcept {
+    const kernel_memory own;
     const object_ref object = kernel_.find(fd);
     if (object == nullptr) return -EBADF;
     facts.positional = kernel_.is_file(*object);
@@ -149,6 +158,7 @@ int fake_driver::inspect(int fd, descriptor_facts& facts) noexcept {
 }
 
 int fake_driver::make_socket(int domain, int type, int protocol) noexcept {
+    const kernel_memory own;
     step_record step;
     step.kind = step_kind::make_socket;
     std::size_t place = 0;
@@ -161,6 +171,7 @@ int fake_driver::make_socket(int domain, int type, int protocol) noexcept {
 }
 
 int fake_driver::make_pipe(int (&ends)[2]) noexcept {
+    const kernel_memory own;
     step_record step;
     step.kind = step_kind::make_socket;
     std::size_t place = 0;
@@ -172,40 +183,47 @@ int fake_driver::make_pipe(int (&ends)[2]) noexcept {
 }
 
 int fake_driver::bind(int fd, const sockaddr* address, socklen_t size) noexcept {
+    const kernel_memory own;
     return cold_verb(step_kind::bind, fd,
                      [&](simulated_object& object) { return kernel_.bind(object, address, size); });
 }
 
 int fake_driver::listen(int fd, int backlog) noexcept {
+    const kernel_memory own;
     return cold_verb(step_kind::listen, fd,
                      [&](simulated_object& object) { return kernel_.listen(object, backlog); });
 }
 
 int fake_driver::shutdown(int fd, int how) noexcept {
+    const kernel_memory own;
     return cold_verb(step_kind::shutdown, fd,
                      [&](simulated_object& object) { return kernel_.shutdown(object, how); });
 }
 
 int fake_driver::set_option(int fd, int level, int option, const void* value,
                             socklen_t size) noexcept {
+    const kernel_memory own;
     return cold_verb(step_kind::set_option, fd, [&](simulated_object& object) {
         return kernel_.set_option(object, level, option, value, size);
     });
 }
 
 int fake_driver::get_option(int fd, int level, int option, void* value, socklen_t* size) noexcept {
+    const kernel_memory own;
     return cold_verb(step_kind::get_option, fd, [&](simulated_object& object) {
         return kernel_.get_option(object, level, option, value, size);
     });
 }
 
 int fake_driver::local_address(int fd, sockaddr* address, socklen_t* size) noexcept {
+    const kernel_memory own;
     return cold_verb(step_kind::local_address, fd, [&](simulated_object& object) {
         return kernel_.local_address(object, address, size);
     });
 }
 
 int fake_driver::peer_address(int fd, sockaddr* address, socklen_t* size) noexcept {
+    const kernel_memory own;
     return cold_verb(step_kind::peer_address, fd, [&](simulated_object& object) {
         return kernel_.peer_address(object, address, size);
     });

@@ -2,6 +2,7 @@
 #include "ringloop/testing/fault.hpp"
 
 #include <cerrno>
+#include <charconv>
 #include <initializer_list>
 #include <stdexcept>
 
@@ -232,6 +233,13 @@ std::string to_text(const step_record& step) {
     return text;
 }
 
+template <class Number>
+static bool number(const std::string& text, Number& value) noexcept {
+    const char* const end = text.data() + text.size();
+    const auto [stopped, failure] = std::from_chars(text.data(), end, value);
+    return failure == std::errc() && stopped == end;
+}
+
 planned_fault parse_fault(const std::string& text) {
     std::vector<std::string> parts(1);
     for (const char c : text) {
@@ -253,9 +261,9 @@ planned_fault parse_fault(const std::string& text) {
     };
     if (good) {
         planned.domain = static_cast<step_domain>(find(domain_names, parts[0]));
-        planned.index = std::stoull(parts[1]);
+        good = good && number(parts[1], planned.index);
         planned.what.kind = static_cast<fault_kind>(find(fault_names, parts[2]));
-        planned.what.value = std::stoll(parts[3]);
+        good = good && number(parts[3], planned.what.value);
     }
     if (!good)
         throw std::invalid_argument("'" + text + "' is no fault: write domain:index:kind:value, " +

@@ -3,7 +3,8 @@
 // One multishot accept is armed at the first accept() and stays armed; connections queue up. When
 // `waiting_max` wait it is taken back until they were taken: the rest stays in the kernel's
 // backlog. Out of descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM): armed again after
-// `retry_ns`, no spinning, nothing thrown. Thread: the scheduler's.
+// `retry_ns`, no spinning, nothing thrown; a connection for which this process has no memory is
+// closed. Thread: the scheduler's.
 #pragma once
 
 #include <coroutine>
@@ -24,7 +25,7 @@ class listener_state : private ringloop::detail::resident {
     static constexpr std::size_t waiting_max = 128;
     static constexpr std::int64_t retry_ns = 50'000'000;
 
-    listener_state(scheduler& home, int socket) noexcept;
+    listener_state(scheduler& home, int socket);  // the socket is its own once it is made
     ~listener_state();
     // For delete_at_home.
     [[nodiscard]] static bool end_at_home(listener_state& ending) noexcept {

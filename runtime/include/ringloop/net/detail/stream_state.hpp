@@ -5,7 +5,8 @@
 // queue up as chunks; when `chunks_max` wait unread the receive is taken back and armed again once
 // they are read, so that a slow reader holds few buffers. A chunk that nobody waits for, or that is
 // handed out while half of the pool is on loan, is copied and its buffer given back: a slow holder
-// starves nobody.
+// starves nobody. A chunk for which there is no memory, not even in the queue, ends the stream with
+// ENOMEM.
 // Sending. One direct attempt; only what the socket does not take becomes an operation.
 // Thread: the scheduler's.
 #pragma once
@@ -37,7 +38,15 @@ class chunk_queue {
   public:
     [[nodiscard]] bool empty() const noexcept { return head_ == chunks_.size(); }
     [[nodiscard]] std::size_t size() const noexcept { return chunks_.size() - head_; }
-    void push(buffer_lease chunk) { chunks_.push_back(std::move(chunk)); }
+    // Throws std::bad_alloc; not while there is room from reserve().
+    void push(buffer_lease&& chunk) {
+        if (head_ != 0 && chunks_.size() == chunks_.capacity()) {
+            chunks_.erase(chunks_.begin(), chunks_.begin() + static_cast<std::ptrdiff_t>(head_));
+            head_ = 0;
+        }
+        chunks_.push_back(std::move(chunk));
+    }
+    void reserve(std::size_t count) { chunks_.reserve(count); }
     [[nodiscard]] buffer_lease& front() noexcept { return chunks_[head_]; }
     [[nodiscard]] buffer_lease pop() noexcept {
         buffer_lease chunk = std::move(chunks_[head_]);
@@ -89,6 +98,7 @@ class stream_state : public ringloop::detail::pooled_frame, private ringloop::de
     // Takes back what is in flight and closes; also when the scheduler ends.
     void leave() noexcept;
     void arrived(const completion& got) noexcept;
+    void keep(buffer_lease&& lease) noexcept;
     [[nodiscard]] bool readable() const noexcept { return !chunks_.empty() || ended_; }
     [[nodiscard]] bool pool_is_low(unsigned on_loan) const noexcept {
         return on_loan * 2 > io().what().buffer_count;
