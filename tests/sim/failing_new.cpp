@@ -23,10 +23,9 @@ void* take(std::size_t size, std::size_t alignment) {
         throw std::bad_alloc();
     }
     const std::size_t whole = (size + alignment - 1) / alignment * alignment;
-    void* const block =
-        alignment <= __STDCPP_DEFAULT_NEW_ALIGNMENT__
-            ? std::malloc(size == 0 ? 1 : size)
-            : std::aligned_alloc(alignment, whole == 0 ? alignment : whole);
+    void* const block = alignment <= __STDCPP_DEFAULT_NEW_ALIGNMENT__
+                            ? std::malloc(size == 0 ? 1 : size)
+                            : std::aligned_alloc(alignment, whole == 0 ? alignment : whole);
     if (block == nullptr) throw std::bad_alloc();
     now.balance += now.on;
     return block;

@@ -128,7 +128,7 @@ const registered locks_scenario({.name = "locks", .body = locks});
 rl::generator<int> squares(int count) {
     for (int n = 0; n < count; ++n) {
         co_await rl::sleep_for(1us);
-        co_yield n * n;
+        co_yield n* n;
     }
 }
 

@@ -23,7 +23,7 @@ ALLOWED_FILES = (
     r"(README|ARCHITECTURE|CONTRIBUTING|DECISIONS|CHANGELOG|SECURITY)\.md|LICENSE|dev|\.ci/run",
     r"CMakeLists\.txt|CMakePresets\.json|pyproject\.toml|\.clang-format|\.gitignore|\.clang-tidy",
     r"cmake/(python/)?[\w-]+\.(cmake|cmake\.in|pc\.in|map)|runtime/exports\.map",
-    r"requirements/\w+\.txt",
+    r"requirements/\w+\.txt|tests/fuzz/seeds/\w+\.txt",
     r"tools/dev/\w+\.py",
     r"(runtime|bridge|kernels)/CMakeLists\.txt",
     r"(runtime|bridge|kernels)/include/ringloop/[\w/]+\.hpp",
