@@ -298,6 +298,7 @@ PARTS: dict[str, tuple[Callable[[Context], list[Tally]], bool]] = {
     "unit": (lambda context: catch(context, "unit"), True),
     "sim": (lambda context: catch(context, "sim"), True),
     "kernel": (lambda context: catch(context, "kernel"), True),
+    "model": (lambda context: catch(context, "model"), True),
     "python": (part_python, True),
     "types": (part_types, True),
     "debug": (part_python_debug, True),

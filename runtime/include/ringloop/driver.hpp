@@ -24,7 +24,6 @@
 //  - operations in flight are listed and counted, buffers given out are counted.
 #pragma once
 
-#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <memory>
@@ -34,6 +33,7 @@
 #include <vector>
 
 #include "ringloop/capabilities.hpp"
+#include "ringloop/detail/sleep_flag.hpp"
 #include "ringloop/operation.hpp"
 
 namespace ringloop {
@@ -320,11 +320,8 @@ class driver {
     std::size_t room_ = 0;  // there is room for the ends of twice as many operations
     std::size_t moving_ = 0;  // operations on their way to this thread
     std::thread::id thread_;  // that armed what is in flight
-    bool announced_ = false;  // asleep_ was set and end_sleep() not yet called
-    // 1 from the owner's announcement of sleep until a waker or the owner ends it; who turns it to
-    // 0 as a waker writes the eventfd. Both sides access it by full-fence read-modify-writes only,
-    // which orders it with what has_work() reads.
-    std::atomic<std::uint8_t> asleep_{0};
+    bool announced_ = false;  // sleep_ was announced and end_sleep() not yet called
+    detail::sleep_flag sleep_;
 };
 
 // The clock of the drivers over a kernel, for who has no driver at hand. Any thread.

@@ -8,6 +8,7 @@
 //  3. push() publishes with release order; the producer then calls driver::wake(), whose full fence
 //     pairs with the one in the consumer's announcement of sleep (a lost wake-up needs both to miss
 //     each other's store).
+//  4. `Atomic` is std::atomic, or what tests/model/ puts in its place to try all interleavings.
 #pragma once
 
 #include <atomic>
@@ -21,7 +22,8 @@ struct posted {
     posted* next = nullptr;
 };
 
-class inbox {
+template <template <class> class Atomic>
+class basic_inbox {
   public:
     void push(posted& node) noexcept {
         posted* head = head_.load(std::memory_order_relaxed);
@@ -46,7 +48,9 @@ class inbox {
     }
 
   private:
-    std::atomic<posted*> head_{nullptr};
+    Atomic<posted*> head_{nullptr};
 };
+
+using inbox = basic_inbox<std::atomic>;
 
 }  // namespace ringloop

@@ -316,21 +316,18 @@ bool driver::park(const wait_request& request) noexcept {
 bool driver::announce_sleep(const wait_request& request) noexcept {
     announced_ = true;
     ++counters_.sleeps;
-    asleep_.exchange(1, std::memory_order_seq_cst);
+    sleep_.announce();
     return request.has_work == nullptr || !request.has_work(request.context);
 }
 
 void driver::end_sleep() noexcept {
     if (!announced_) return;
     announced_ = false;
-    if (asleep_.exchange(0, std::memory_order_seq_cst) == 0) ++counters_.wake_writes;
+    if (sleep_.end()) ++counters_.wake_writes;
 }
 
 void driver::wake() noexcept {
-    // Read by a read-modify-write: it is ordered, in asleep_'s own history, before or after the
-    // owner's announcement. Before: the owner sees the caller's work. After: we see that it sleeps.
-    if (asleep_.fetch_or(0, std::memory_order_seq_cst) == 0) return;
-    if (asleep_.exchange(0, std::memory_order_seq_cst) != 0) body_signal();
+    if (sleep_.claim_wake()) body_signal();
 }
 
 bool driver::adopt_thread() noexcept {
