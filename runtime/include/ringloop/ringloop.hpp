@@ -5,6 +5,7 @@
 // made on.
 #pragma once
 
+#include "ringloop/actor.hpp"              // messages to an object on one scheduler
 #include "ringloop/buffer.hpp"             // bytes on loan from the ring
 #include "ringloop/capabilities.hpp"       // which backend, and why
 #include "ringloop/driver.hpp"             // the door to the kernel
