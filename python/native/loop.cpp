@@ -179,7 +179,6 @@ PyObject* configure(PyObject* self, PyObject* options) noexcept {
         bridge::raise_from(std::current_exception());
         return nullptr;
     }
-    loop->state.spin.allowed = ringloop::detail::has_several_processors();
     loop_look_at_time(loop);
     PyObject* clock = PyDict_GetItemString(options, "clock");
     if (clock != nullptr && clock != Py_None && loop_set_clock(loop, clock) < 0) return nullptr;

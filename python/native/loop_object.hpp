@@ -12,6 +12,7 @@
 #include "loop.hpp"
 #include "ready_queue.hpp"
 #include "ringloop/bridge/python/ref.hpp"
+#include "ringloop/detail/spin_policy.hpp"
 #include "stall_watch.hpp"
 #include "timer_heap.hpp"
 #include "turn_limit.hpp"
@@ -29,33 +30,6 @@ class own_host final : public bridge::loop_host {
     }
 };
 
-// How long to look at memory before sleeping. Spinning pays while sleeps end within tens of
-// microseconds: it starts after four such sleeps in a row and stops at the first spin in vain,
-// since what it waits for may need this very processor (kernels run at low priority). Never on a
-// process that has one processor only.
-struct spin_policy {
-    static constexpr std::int64_t spin_ns = 20'000;
-    static constexpr std::int64_t short_sleep_ns = 40'000;  // asleep: the wake-up alone costs half
-    // After a spin that a call from another Python thread has ended: until that thread waits for
-    // the answer and leaves the GIL. To ask for it at once is to sleep for it.
-    static constexpr std::int64_t grace_ns = 2'000;
-    static constexpr int start = 4;
-    bool allowed = false;
-    int short_sleeps = 0;  // in a row, up to `start`
-
-    [[nodiscard]] std::int64_t budget_ns() const noexcept {
-        return allowed && short_sleeps == start ? spin_ns : 0;
-    }
-    void slept(std::int64_t duration_ns) noexcept {
-        const bool spun = budget_ns() != 0;
-        if (duration_ns > (spun ? spin_ns : short_sleep_ns)) {
-            short_sleeps = 0;
-        } else if (short_sleeps < start) {
-            ++short_sleeps;
-        }
-    }
-};
-
 struct loop_state {
     std::unique_ptr<scheduler> native;
     std::unique_ptr<own_host> host;
@@ -66,7 +40,7 @@ struct loop_state {
     turn_end_hook* hooks_last = nullptr;
     bridge::ref fatal;                  // raised from run_forever() after the current step
     std::vector<PyObject*> transports;  // by descriptor, borrowed
-    spin_policy spin;
+    ringloop::detail::spin_policy spin;
     turn_limit limit;
     turn_traffic traffic;
     stall_watch stalls;

@@ -57,7 +57,7 @@ int end_span(loop_object* loop) noexcept {
 // thread that comes back for the GIL by unwinding its stack from here.
 wait_result wait_without_gil(loop_object* loop, std::int64_t deadline_ns) {
     scheduler& native = native_of(loop);
-    spin_policy& spin = loop->state.spin;
+    ringloop::detail::spin_policy& spin = loop->state.spin;
     wait_result result;
     Py_BEGIN_ALLOW_THREADS;
     const std::int64_t begin_ns = native.now_ns();
@@ -65,7 +65,7 @@ wait_result wait_without_gil(loop_object* loop, std::int64_t deadline_ns) {
     std::int64_t end_ns = native.now_ns();
     spin.slept(end_ns - begin_ns);
     if (spin.budget_ns() != 0 && has_ready(loop)) {
-        const std::int64_t until_ns = end_ns + spin_policy::grace_ns;
+        const std::int64_t until_ns = end_ns + ringloop::detail::spin_policy::grace_ns;
         while (end_ns < until_ns) end_ns = native.now_ns();
     }
     stall_watch& stalls = loop->state.stalls;

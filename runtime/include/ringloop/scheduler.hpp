@@ -81,6 +81,7 @@ class scheduler {
     // return for want of work between hold() and the matching release(). Same thread.
     void hold() noexcept { ++held_; }
     void release() noexcept { --held_; }
+    [[nodiscard]] bool is_held() const noexcept { return held_ != 0; }
 
     // ---- debugging: long steps. A step is one resume of a coroutine, up to its next wait or end.
     struct step_watch {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "detail/current.hpp"
+#include "detail/owner_sleep.hpp"
 #include "ringloop/detail/resident.hpp"
 #include "ringloop/detail/transfer.hpp"
 
@@ -242,6 +243,7 @@ void scheduler::run() {
     if (current() == this)
         throw std::logic_error("ringloop: scheduler::run() inside of a turn of the same scheduler");
     const entry inside(*this);
+    detail::spin_policy spin;
     while (!stop_requested_.exchange(false, std::memory_order_acquire)) {
         run_native();
         run_host();
@@ -251,7 +253,7 @@ void scheduler::run() {
         } else if (driver_->in_flight() == 0 && timers_.size() == 0 && held_ == 0) {
             return;
         } else {
-            wait(no_deadline);
+            detail::owner_sleep(*this, spin);
         }
     }
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "detail/owner_sleep.hpp"
 #include "ringloop/detail/remote_stop.hpp"
 
 namespace ringloop::detail {
@@ -19,6 +20,7 @@ void root::run(scheduler& home, stop_scope& scope, const std::stop_token& token,
     std::optional<remote_stop> stopper;
     if (token.stop_possible()) stopper.emplace(token, scope, home);
     home.schedule(handle_);
+    spin_policy spin;
     while (true) {
         if (wants_stop != nullptr && wants_stop(context)) {
             scope.request_stop();
@@ -27,7 +29,7 @@ void root::run(scheduler& home, stop_scope& scope, const std::stop_token& token,
         home.run_native();
         home.run_host();
         if (handle_.done()) break;
-        home.wait(no_deadline, 0, wants_stop, context);
+        owner_sleep(home, spin, wants_stop, context);
     }
     stopper.reset();
     home.run_native();  // a stop request that was still on its way
