@@ -29,6 +29,7 @@
 #include "ringloop/py/function.hpp"
 #include "ringloop/py/gil_scope.hpp"
 #include "ringloop/py/interpreter.hpp"
+#include "ringloop/py/lend.hpp"
 #include "ringloop/py/loop.hpp"
 #include "ringloop/py/object.hpp"
 #include "ringloop/py/ref.hpp"

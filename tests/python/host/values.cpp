@@ -1,9 +1,12 @@
 // Objects, conversions and errors, outside of awaits. Thread: the main one.
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <deque>
 #include <limits>
 #include <map>
+#include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -116,6 +119,50 @@ def join(*words, sep):
     co_return;
 }
 
+// Native memory in Python's hands: no copy, kept for as long as somebody looks at it, checked.
+rl::task<void> lends(py::interpreter& python) {
+    auto frame = std::make_shared<std::vector<std::uint16_t>>(12);
+    std::iota(frame->begin(), frame->end(), std::uint16_t{0});
+    const std::weak_ptr<std::vector<std::uint16_t>> alive = frame;
+    py::object view = py::lend(frame, 3, 4);
+    CHECK(view.attr("shape").as<std::vector<int>>() == std::vector<int>{3, 4});
+    CHECK(view.attr("format").as<std::string>() == "H");
+    CHECK(view.call("tolist").as<std::vector<std::vector<int>>>()[2][1] == 9);
+    view.set_item(std::pair(0, 1), 77);  // Python writes, and native code reads
+    CHECK((*frame)[1] == 77);
+    (*frame)[2] = 78;
+    CHECK(view[std::pair(0, 2)].as<int>() == 78);
+    CHECK(view.as<py::buffer<std::uint16_t>>().data() == frame->data());  // there and back
+    CHECK(python.eval("bytes(view)", py::named("view", view)).size() == 24);
+    CHECK(begins(raised([&] { static_cast<void>(view.as<py::buffer<float>>()); }), "TypeError"));
+    CHECK(begins(raised([&] { view.set_item(std::pair(0, 1), 1 << 16); }), "ValueError"));
+    frame.reset();
+    py::object flat = python.eval("memoryview(view.obj).cast('B')[2:4]", py::named("view", view));
+    view = py::object();
+    CHECK(!alive.expired());
+    CHECK(flat.call("tolist").as<std::vector<int>>() == std::vector<int>{77, 0});
+    flat = py::object();
+    const py::object asyncio = python.import("asyncio");
+    while (!alive.expired()) co_await py::await(asyncio.call("sleep", 0.001));
+
+    const auto text = std::make_shared<const std::string>("text");
+    const py::object fixed = py::lend(text);
+    CHECK(fixed.attr("readonly").as<bool>());
+    CHECK(begins(raised([&] { fixed.set_item(0, 1); }), "TypeError"));
+    CHECK(python.eval("str(text, 'utf-8')", py::named("text", fixed)).as<std::string>() == "text");
+    CHECK(py::lend(std::make_shared<std::vector<double>>()).size() == 0);
+    CHECK(py::lend(std::make_shared<std::array<bool, 2>>()).attr("format").as<std::string>() ==
+          "?");
+    bool refused = false;
+    try {
+        static_cast<void>(py::lend(text, 2, 3));
+    } catch (const std::invalid_argument&) {
+        refused = true;
+    }
+    CHECK(refused);
+    co_return;
+}
+
 // Each member leaves the reference count as it was.
 rl::task<void> counts(py::interpreter& python) {
     const auto list = python.eval("[[1], {'a': object()}]");
@@ -193,8 +240,12 @@ template <rl::task<void> (*App)(py::interpreter&)>
 int hosts(const arguments&) {
     return py::run(App);
 }
-const scenario all[] = {{"conversions", &hosts<conversions>}, {"ranges", &hosts<ranges>},
-                        {"objects", &hosts<objects>},         {"counts", &hosts<counts>},
-                        {"errors", &hosts<errors>},           {"threads", &hosts<threads>}};
+const scenario all[] = {{"conversions", &hosts<conversions>},
+                        {"ranges", &hosts<ranges>},
+                        {"objects", &hosts<objects>},
+                        {"counts", &hosts<counts>},
+                        {"errors", &hosts<errors>},
+                        {"threads", &hosts<threads>},
+                        {"lends", &hosts<lends>}};
 
 }  // namespace
