@@ -20,16 +20,22 @@ PAIRS = {"Asio read, ready": ("read_ready_task", "read_ready_asio"),
          "libuv timer": ("timer_guest", "timer_libuv")}
 
 
-def main() -> None:
-    options = report.options("interop", __doc__, rounds=21).parse_args()
+def measure(rounds: int) -> tuple[dict[str, list[float]], dict[str, stats.Ratio]]:
+    """Nanoseconds of each kind, and the ratio of each pair."""
     program = Path(os.environ["RINGLOOP_BUILD"]) / "bench" / "cpp" / "interop_costs"
     if not program.exists():
         raise SystemExit("built without Asio or libuv: apt-get install libasio-dev libuv1-dev")
-    done = subprocess.run([str(program), str(options.rounds)], stdout=subprocess.PIPE, text=True,
+    done = subprocess.run([str(program), str(rounds)], stdout=subprocess.PIPE, text=True,
                           check=True, preexec_fn=lambda: placing.pin({0}) and None)
     found: dict[str, list[float]] = json.loads(done.stdout)
     ratios = {name: stats.paired(found[ours], found[theirs])
               for name, (ours, theirs) in PAIRS.items()}
+    return found, ratios
+
+
+def main() -> None:
+    options = report.options("interop", __doc__, rounds=21).parse_args()
+    found, ratios = measure(options.rounds)
     rows = [[name, *(f"{sorted(found[each])[options.rounds // 2]:.0f} ns" for each in pair),
              str(ratios[name])] for name, pair in PAIRS.items()]
     print(report.table(["CPU each", "with ringloop", "alone", "ratio"], rows))
