@@ -15,10 +15,12 @@ from typing import Any
 from .loop import EventLoop, new_event_loop
 
 
-def run(app: Awaitable[None], arguments: list[str], debug: bool, backend: str) -> int | None:
+def run(app: Awaitable[None], arguments: list[str] | None, debug: bool, backend: str) -> int | None:
     """Runs the app to its end, and all that it has left; the code of a SystemExit, if there was
-    one. What the app ended with is on the native side."""
-    sys.argv = arguments or [""]
+    one. What the app ended with is on the native side. `arguments`: None leaves sys.argv, where
+    Python is somebody else's."""
+    if arguments is not None:
+        sys.argv = arguments or [""]
     try:
         _take_interrupts()
         with asyncio.Runner(

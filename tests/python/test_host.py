@@ -1,7 +1,10 @@
 """Programs that host Python (tests/python/host): values, awaits, exceptions, runs, ends."""
 from __future__ import annotations
 
+import concurrent.futures
+import itertools
 import os
+import random
 import signal
 import subprocess
 import time
@@ -10,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import ringloop
+from harness import limits
 
 BUILD = Path(ringloop._native.__file__).absolute().parents[2]
 PROGRAM = BUILD / "tests" / "test_host"
@@ -34,10 +38,10 @@ def host(backend: str, *words: str, code: int = 0, stderr: str = "") -> str:
 
 
 @pytest.mark.parametrize("scenario", [
-    "conversions", "ranges", "objects", "counts", "errors", "threads",
+    "conversions", "ranges", "objects", "counts", "errors", "threads", "lends",
     "kinds", "elsewhere", "visits", "contexts", "cancels", "many_cancels",
     "same_object", "three_levels", "app_throws", "app_raises",
-    "cycles", "options", "guest"])
+    "cycles", "options", "guest", "processes", "subinterpreters"])
 def test_the_scenario_ends_well_and_says_nothing(backend: str, scenario: str) -> None:
     assert host(backend, scenario) == ""
 
@@ -65,18 +69,43 @@ def test_a_signal_stops_the_app_which_ends_cleanly(backend: str, number: signal.
     assert (program.returncode, said, errors) == (0, "stopping\nstopped\n", "")
 
 
-WAYS = ("return", "throw", "inside", "exit", "quick", "again")
+def test_two_hundred_runs_in_a_process_keep_no_memory(backend: str) -> None:
+    assert host(backend, "cycles", "200" if ALL else "40") == ""
 
 
-@pytest.mark.time_limit(900)
-def test_ends_with_busy_threads_are_silent_and_quick(backend: str) -> None:
-    """Native threads inside Python and about to enter, daemon threads, objects that are static."""
-    for turn in range(500 if ALL else 12):
-        way = WAYS[turn % len(WAYS)]
-        begin = time.monotonic()
-        said = host(backend, "ends", way)
-        assert time.monotonic() - begin < (20 if "sanitize" in str(BUILD) else 5)
-        assert said == ("" if way == "quick" else "atexit\n"), way
+# way: the exit code
+WAYS = {"return": 0, "code": 5, "throw": 11, "raise": 12, "sys-exit": 7, "exit-inside": 4,
+        "terminate": 0, "interrupt": 0, "again": 0, "thread": 0, "exit": 3, "quick": 6}
+STATES = ("idle", "threads", "visitors", "offloaded", "statics", "in_python", "children",
+          "subinterpreter", "all")
+LIMIT_S = 2.0 * limits.SLOWDOWN
+
+
+def one_end(backend: str, way: str, state: str) -> tuple[float, str | None]:
+    """How long it took, and what was wrong with it."""
+    name = f"{way} with {state}"
+    try:
+        done = subprocess.run([PROGRAM, "ends", way, state], capture_output=True, text=True,
+                              check=False, timeout=100, env=environment(backend))
+    except subprocess.TimeoutExpired:
+        return 100, f"{name}: no end"
+    over = time.monotonic()
+    if (done.returncode, done.stderr) != (WAYS[way], "") or "leaving " not in done.stdout:
+        return 0, f"{name}: {done.returncode}: {done.stdout}{done.stderr[-1200:]}"
+    seconds = over - float(done.stdout.split()[-1])
+    return seconds, f"{name}: {seconds:.1f} s" if seconds > LIMIT_S else None
+
+
+@pytest.mark.time_limit(1800)
+def test_ends_of_every_kind_are_silent_and_quick(backend: str) -> None:
+    """With native threads that go on after the interpreter, children, subinterpreters, statics."""
+    every = list(itertools.product(WAYS, STATES))
+    chosen = (every * 5)[:500] if ALL else random.sample(every, 24)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda pair: one_end(backend, *pair), chosen))
+    wrong = [answer for _, answer in found if answer is not None]
+    print(f"{len(chosen)} ends, the slowest in {max(seconds for seconds, _ in found):.2f} s")
+    assert not wrong, f"{len(wrong)} of {len(chosen)}: {wrong[:3]}"
 
 
 def test_the_library_of_the_program_and_of_the_package_are_one() -> None:

@@ -196,12 +196,12 @@ rl::task<void> limited(py::object what, py::loop where, milliseconds limit, bool
 rl::task<void> cancels(py::interpreter& python) {
     const py::object with = helper(python);
     rl::scheduler_pool pool({.threads = 1, .placed = false});
-    int expected = 0;
+    int expected = 0;  // the limit is long enough for the task to have begun
     for (const bool away : {false, true}) {
         for (const bool named : {false, true}) {
             bool ended = false;
             auto work = limited(with.call("never"), named ? python.loop() : py::loop(),
-                                milliseconds(5), &ended);
+                                milliseconds(100), &ended);
             if (away)
                 co_await rl::on(pool[0], std::move(work));
             else

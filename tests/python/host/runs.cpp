@@ -2,10 +2,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <thread>
 
 #include "scenario.hpp"
@@ -13,7 +13,6 @@
 namespace {
 
 namespace py = rl::py;
-using std::chrono::milliseconds;
 
 rl::task<int> once(py::interpreter& python) {
     const py::object asyncio = python.import("asyncio");
@@ -21,7 +20,7 @@ rl::task<int> once(py::interpreter& python) {
     asyncio.call("ensure_future", asyncio.call("sleep", 1000));  // left to the run's end
     co_return 5;
 }
-// Each run leaves descriptors and threads as they were.
+// Each run leaves descriptors, handlers and memory as they were.
 int cycles(const arguments& given) {
     const int count = given.empty() ? 30 : std::stoi(given[0]);
     const auto descriptors = [] {
@@ -29,17 +28,26 @@ int cycles(const arguments& given) {
         for (int fd = 0; fd < 200; ++fd) found += ::fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
         return found;
     };
+    const auto resident_kib = [] {
+        std::ifstream statm("/proc/self/statm");
+        long all = 0, resident = 0;
+        statm >> all >> resident;
+        return resident * (::sysconf(_SC_PAGESIZE) / 1024);
+    };
     struct sigaction before {
     }, after{};
     sigaction(SIGINT, nullptr, &before);
     int first = 0;
+    long first_kib = 0;
     for (int i = 0; i < count; ++i) {
         CHECK(py::run(once) == 5);
         if (i == 0) first = descriptors();
+        if (i == 9) first_kib = resident_kib();
     }
     CHECK(descriptors() == first);
     sigaction(SIGINT, nullptr, &after);
     CHECK(before.sa_handler == after.sa_handler);
+    if (!given.empty()) CHECK(resident_kib() - first_kib < 5 * 1024);
     return 0;
 }
 
@@ -81,16 +89,120 @@ int options(const arguments&) {
     return 0;
 }
 
-// The program has initialized Python itself: its modules stay, and its end is its own.
+// asyncio's processes and signals are on the run's ring, in a run of another thread, too.
+const char* const processes_text = R"(
+import asyncio, os, signal, threading
+async def processes():
+    child = await asyncio.create_subprocess_exec('cat', stdin=-1, stdout=-1)
+    said, _ = await child.communicate(b'hello')
+    assert (said, child.returncode) == (b'hello', 0), (said, child.returncode)
+    child = await asyncio.create_subprocess_shell('ls /proc/self/fd; exit 3', stdout=-1)
+    said, _ = await child.communicate()
+    # 0 to 2, and the folder itself: it has inherited nothing of ours.
+    assert (said.split(), child.returncode) == (b'0 1 2 3'.split(), 3), (said, child.returncode)
+    child = await asyncio.create_subprocess_exec('sleep', '3600')
+    child.terminate()
+    assert await child.wait() == -signal.SIGTERM
+    many = [await asyncio.create_subprocess_exec('true') for _ in range(10)]
+    assert await asyncio.gather(*(each.wait() for each in many)) == [0] * 10
+async def signals():
+    if threading.current_thread() is not threading.main_thread():
+        return
+    loop, got = asyncio.get_running_loop(), asyncio.Queue()
+    loop.add_signal_handler(signal.SIGUSR1, got.put_nowait, 'one')
+    for _ in range(3):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert await asyncio.wait_for(got.get(), 30) == 'one'
+    assert loop.remove_signal_handler(signal.SIGUSR1)
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+)";
+rl::task<void> uses_processes(py::interpreter& python) {
+    const py::object module = python.exec("processes", processes_text);
+    co_await py::await(module.call("processes"));
+    co_await py::await(module.call("signals"));
+}
+int processes(const arguments&) {
+    CHECK(py::run(uses_processes) == 0);
+    std::string failed;
+    std::thread([&failed] {
+        try {
+            py::run(uses_processes);
+        } catch (const std::exception& error) {
+            failed = error.what();
+        }
+    }).join();
+    CHECK(failed.empty());
+    return py::run(uses_processes);
+}
+
+// Subinterpreters, those with a GIL of their own too: they work beside a run, ringloop in them is
+// refused in words, and so is native code that stands in one and asks for the main one's objects.
+const char* const subinterpreters_text = R"(
+import sys
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+
+def create(isolated):
+    if sys.version_info >= (3, 13):
+        return interpreters.create('isolated' if isolated else 'legacy')
+    return interpreters.create(isolated=isolated)
+
+def inside(isolated):
+    made = create(isolated)
+    text = 'import sys; sys.path[:] = %r\n' % sys.path + """
+try:
+    import ringloop
+except ImportError as error:
+    assert 'interpreter' in str(error), error
+else:
+    raise SystemError('it was imported')
+"""
+    failure = interpreters.run_string(made, text)
+    assert failure is None, failure
+    interpreters.destroy(made)
+)";
+std::string refusal_inside() {
+    std::string refused;
+    PyThreadState* const here = PyThreadState_Get();
+    PyThreadState* const sub = Py_NewInterpreter();
+    CHECK(sub != nullptr);
+    try {
+        const py::gil_scope gil;
+    } catch (const std::logic_error& error) {
+        refused = error.what();
+    }
+    Py_EndInterpreter(sub);
+    PyThreadState_Swap(here);
+    return refused;
+}
+rl::task<void> has_subinterpreters(py::interpreter& python) {
+    const py::object module = python.exec("inside", subinterpreters_text);
+    for (int i = 0; i < 4; ++i) {
+        module.call("inside", i % 2 == 1);
+        co_await py::await(python.import("asyncio").call("sleep", 0.0001));
+    }
+    const py::gil_scope gil;
+    CHECK(refusal_inside().find("subinterpreter") != std::string::npos);
+}
+
+// The program has initialized Python itself: its modules and its arguments stay, and its end is its
+// own.
 int guest(const arguments&) {
     Py_InitializeEx(0);
     PyRun_SimpleString(
-        "import sys; sys.modules['host'] = sys; sys.path.append('" RINGLOOP_EMBED_PACKAGES "')");
+        "import sys, asyncio, json; sys.argv = ['mine', 'too']\n"
+        "sys.modules['host'] = sys; sys.path.append('" RINGLOOP_EMBED_PACKAGES
+        "')\n"
+        "before = dict(sys.modules); argv = sys.argv; path = list(sys.path)");
     PyThreadState* const thread = PyEval_SaveThread();
     CHECK(py::run(once) == 5);
     CHECK(py::run(once) == 5);
     PyEval_RestoreThread(thread);
-    PyRun_SimpleString("assert sys.modules['host'] is sys");
+    CHECK(PyRun_SimpleString("assert all(sys.modules[name] is before[name] for name in before)\n"
+                             "assert sys.argv is argv == ['mine', 'too'], sys.argv\n"
+                             "assert sys.path == path, sys.path") == 0);
     CHECK(Py_FinalizeEx() == 0);
     try {
         const py::gil_scope gil;
@@ -150,73 +262,6 @@ rl::task<void> exits_inside(py::interpreter& python) {
     std::exit(4);
 }
 
-// ---- the process ends, one way or the other, with threads busy in Python
-
-struct keeper {
-    py::object object;
-    ~keeper() { object = py::object(); }
-};
-keeper kept;  // ends after the interpreter
-std::atomic<bool> busy{false};
-
-rl::task<void> starts_threads(py::interpreter& python) {
-    kept.object = python.eval("[1]");
-    const py::object module = python.exec("work", "def work(n):\n    return sum(range(n))\n");
-    for (int i = 0; i < 3; ++i)
-        std::thread([module, home = python.loop()] {
-            try {
-                while (true) {
-                    module.call("work", 1000);
-                    home.post([] {});
-                    busy = true;
-                }
-            } catch (const py::interpreter_ended&) {
-            }
-            while (true) std::this_thread::sleep_for(milliseconds(100));
-        }).detach();
-    std::thread([] {
-        try {
-            const py::gil_scope gil;
-            PyRun_SimpleString("import time\nwhile True: time.sleep(0.01)");
-        } catch (const py::interpreter_ended&) {  // the end was faster
-        }
-    }).detach();
-    python.exec("daemons", R"(
-import atexit, threading, time
-def forever():
-    while True: time.sleep(0.001)
-threading.Thread(target=forever, daemon=True).start()
-atexit.register(print, 'atexit')
-)");
-    while (!busy) co_await rl::sleep_for(milliseconds(1));
-}
-int ends(const arguments& given) {
-    const std::string way = given.empty() ? "return" : given[0];
-    if (way == "throw") {
-        auto throwing = [](py::interpreter& python) -> rl::task<void> {
-            co_await starts_threads(python);
-            throw std::runtime_error("on purpose");
-        };
-        try {
-            py::run(throwing);
-        } catch (const std::runtime_error&) {
-        }
-        return 0;
-    }
-    if (way == "inside") {
-        auto exiting = [](py::interpreter& python) -> rl::task<void> {
-            co_await starts_threads(python);
-            std::exit(0);
-        };
-        return py::run(exiting);
-    }
-    const int code = py::run(starts_threads);
-    if (way == "exit") std::exit(0);
-    if (way == "quick") std::_Exit(0);
-    if (way == "again") return py::run(nothing);
-    return code;
-}
-
 template <auto App>
 int hosts(const arguments&) {
     return py::run(App);
@@ -224,11 +269,12 @@ int hosts(const arguments&) {
 const scenario all[] = {{"cycles", &cycles},
                         {"options", &options},
                         {"guest", &guest},
+                        {"processes", &processes},
+                        {"subinterpreters", &hosts<has_subinterpreters>},
                         {"reborn", &reborn},
                         {"serves", &serves},
                         {"exits_in_python", &hosts<exits_in_python>},
                         {"raises_exit", &hosts<raises_exit>},
-                        {"exits_inside", &hosts<exits_inside>},
-                        {"ends", &ends}};
+                        {"exits_inside", &hosts<exits_inside>}};
 
 }  // namespace

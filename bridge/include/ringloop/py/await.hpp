@@ -29,6 +29,7 @@
 #include <Python.h>
 
 #include <coroutine>
+#include <exception>
 #include <memory>
 #include <new>
 #include <optional>
@@ -247,7 +248,10 @@ class unawaited {
                 static_cast<void>(ref::steal(PyObject_CallMethod(object_.get(), "close", nullptr)));
             PyErr_Clear();
             object_ = ref();
-        } catch (const interpreter_ended&) {
+        } catch (const std::exception&) {
+            // The interpreter has ended, or this is a subinterpreter: nobody closes it any more. It
+            // is left behind, since its end would tell that it was never awaited.
+            static_cast<void>(object_.release());
         }
     }
     [[nodiscard]] ref take() noexcept { return std::move(object_); }

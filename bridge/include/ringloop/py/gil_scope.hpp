@@ -7,7 +7,8 @@
 //
 // Any thread, also one that Python does not know; scopes nest. Not across a co_await that waits:
 // the coroutine goes on elsewhere. Where the interpreter has ended, or is ending, it throws
-// interpreter_ended, so that native threads may outlive Python.
+// interpreter_ended, so that native threads may outlive Python. In a subinterpreter it throws
+// std::logic_error: what native code holds are the main interpreter's objects.
 #pragma once
 
 #include <Python.h>
@@ -57,7 +58,10 @@ struct late_for_gil {
 class gil_scope {
   public:
     gil_scope() {
-        if (holds_gil()) return;
+        if (holds_gil()) {
+            if (PyInterpreterState_Get() != PyInterpreterState_Main()) refuse_subinterpreter();
+            return;
+        }
         detail::door.inside.fetch_add(1);
         if (detail::door.closed.load() || Py_IsInitialized() == 0 || bridge::finalizing()) {
             detail::door.inside.fetch_sub(1);
@@ -77,6 +81,11 @@ class gil_scope {
     gil_scope& operator=(const gil_scope&) = delete;
 
   private:
+    [[noreturn]] static void refuse_subinterpreter() {
+        throw std::logic_error(
+            "ringloop::py: this thread is in a subinterpreter; ringloop, and the objects that "
+            "native code holds, are in the main interpreter");
+    }
     PyGILState_STATE state_{};
     bool taken_ = false;
 };

@@ -7,7 +7,7 @@
 // It is started once in a process, by the first run(), and goes on between runs and until the
 // process ends: std::exit() and the end of main() finalize it, on the thread that started it.
 // Native threads may be busy then. From the moment it ends they get interpreter_ended; who is
-// inside is waited for, a second at most. Where Python was there already (this is an extension
+// inside is waited for, half a second at most. Where Python was there already (this is an extension
 // module, or the program has initialized Python itself) that interpreter is used, and its end is
 // its owner's.
 //
@@ -35,7 +35,7 @@
 namespace ringloop::py {
 
 struct run_options {
-    std::vector<std::string> arguments{};    // sys.argv
+    std::vector<std::string> arguments{};    // sys.argv; none: that of Python's owner stays
     std::vector<std::string> search_path{};  // folders in front of sys.path
     // The Python command whose library and packages are used, as in a virtual environment. Empty:
     // that of the build, if it is there. For the process's first run.
@@ -113,6 +113,8 @@ class hosted_python {
         static auto* const made = new hosted_python;  // threads may outlive everything
         return *made;
     }
+    // Started by a run of this program's.
+    [[nodiscard]] bool is_ours() const noexcept { return started_; }
     // Of one run.
     class use {
       public:
@@ -179,7 +181,7 @@ class hosted_python {
             leave();
             return;
         }
-        const std::int64_t limit_ns = monotonic_ns() + 1'000'000'000;
+        const std::int64_t limit_ns = monotonic_ns() + 500'000'000;
         while (door.inside.load() != 0 && monotonic_ns() < limit_ns) std::this_thread::yield();
         PyGILState_Ensure();
         Py_FinalizeEx();

@@ -126,7 +126,9 @@ class host_run {
         using source = detail::task_source<to_none, decltype(begin)>;
         const ref awaitable =
             detail::made(runtime().new_awaitable(new (std::nothrow) source(about, begin)));
-        const ref arguments = to_python(options_.arguments);
+        // Where Python is somebody else's, so are its arguments, but for those that are asked for.
+        const bool are_ours = detail::hosted_python::get().is_ours() || !options_.arguments.empty();
+        const ref arguments = are_ours ? to_python(options_.arguments) : ref::share(Py_None);
         return PyObject_CallMethod(host, "run", "OOis", awaitable.get(), arguments.get(),
                                    options_.debug ? 1 : 0, options_.backend.c_str());
     }
