@@ -41,6 +41,12 @@ def test_exits_with_native_work_in_flight_are_silent_and_quick() -> None:
     several(random.sample(every, min(RUNS, len(every))))
 
 
+def test_a_daemon_thread_may_end_in_a_function_that_native_code_calls() -> None:
+    """It used to take the process down ("exception not rethrown"): CPython before 3.14 unwinds the
+    stack of such a thread, and a coroutine took that for an exception of its own."""
+    several([("daemon", "interrupted", loop) for loop in LOOPS for _ in range(10 if ALL else 2)])
+
+
 def test_a_thread_that_goes_on_for_a_minute_is_left_behind() -> None:
     """The loop's end used to wait for it. Where the interpreter ends: a close() still waits."""
     ways = [way for way in WAYS if way in ("end", "exit", "raise", "callback-exit", "daemon-exit")]

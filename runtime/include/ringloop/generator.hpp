@@ -43,7 +43,7 @@ class [[nodiscard]] generator {
             return {};
         }
         void return_void() const noexcept {}
-        void unhandled_exception() noexcept { failure = std::current_exception(); }
+        void unhandled_exception() noexcept { failure = detail::unhandled(); }
         std::optional<T> yielded;
         std::exception_ptr failure;
     };

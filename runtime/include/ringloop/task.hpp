@@ -13,6 +13,7 @@
 #include <cassert>
 #include <concepts>
 #include <coroutine>
+#include <exception>
 #include <type_traits>
 #include <utility>
 
@@ -54,11 +55,20 @@ struct continue_awaiter {
     void await_resume() const noexcept {}
 };
 
+// What a coroutine ends with. There is no exception where its thread is being ended and the stack
+// unwound (pthread_exit()): swallowed, that would abort the process with words of the C library's;
+// so it comes to the program's terminate handler.
+[[nodiscard]] inline std::exception_ptr unhandled() noexcept {
+    std::exception_ptr failure = std::current_exception();
+    if (!failure) std::terminate();
+    return failure;
+}
+
 template <class T>
 struct task_promise_base : promise_base {
     std::suspend_always initial_suspend() const noexcept { return {}; }
     continue_awaiter final_suspend() const noexcept { return {}; }
-    void unhandled_exception() noexcept { outcome.set_error(std::current_exception()); }
+    void unhandled_exception() noexcept { outcome.set_error(unhandled()); }
     result<T> outcome;
 };
 

@@ -2,8 +2,10 @@
 returns with its work begun; it works under any loop."""
 import asyncio
 import importlib
+import select
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -159,6 +161,28 @@ async def graphed() -> None:
 STATES: dict[str, Callable[[], Awaitable[None]]] = {each.__name__: each for each in (
     iterating, calling, awaiting, offloaded, elsewhere, keeping, shielded, produced, together,
     hooked, graphed)}
+
+
+async def interrupted() -> None:
+    """Functions of Python's that native code calls, and that give up the GIL all the time. Not one
+    of STATES: for threads that are there when the interpreter ends."""
+    ends, calls = extension("bridge_ends"), extension("bridge_calls")
+
+    def function(*_: object) -> int:
+        end = time.monotonic() + 0.0005
+        while time.monotonic() < end:
+            select.select([], [], [], 0)
+        return 1
+
+    async def again() -> None:
+        while True:
+            await ends.calls(function)
+            await calls.fail_because_of(function)
+            await ends.calls_in_any_case(lambda: ends.awaits(asyncio.sleep(0, function())), 1)
+            async for _ in calls.called(function):
+                break
+
+    task(again())
 
 
 async def overlong() -> None:

@@ -210,8 +210,9 @@ struct asyncio_functions {
     }
     // None: a copy of where this stands.
     PyObject* const arguments[] = {loop, object, context != nullptr ? context : Py_None};
-    return made(
-        PyObject_VectorcallMethod(asyncio.create_task, arguments, 2, asyncio.context_names));
+    return made(run_python(&PyObject_VectorcallMethod, asyncio.create_task,
+                           static_cast<PyObject* const*>(arguments), std::size_t{2},
+                           asyncio.context_names));
 }
 
 [[nodiscard]] inline task_base& needed(task_base* source) {

@@ -40,7 +40,7 @@ template <class Promise>
         context = ref::steal(PyContext_Copy(context.get()));
         if (!context || PyContext_Enter(context.get()) < 0) throw error::take();
     }
-    ref answer = ref::steal(PyObject_Call(callable, arguments, names));
+    ref answer = ref::steal(run_python(&PyObject_Call, callable, arguments, names));
     bridge::ref raised = answer ? bridge::ref() : bridge::take_exception();
     if (PyContext_Exit(context.get()) < 0) throw error::take();
     if (raised) {

@@ -52,6 +52,12 @@ struct late_for_gil {
     late_for_gil(const late_for_gil&) = delete;
     late_for_gil& operator=(const late_for_gil&) = delete;
 };
+// Calls what may run Python code, and may so come back for the GIL too late.
+template <class Result, class... Parameters, class... Arguments>
+Result run_python(Result (*function)(Parameters...), Arguments... arguments) noexcept {
+    const late_for_gil stays;
+    return function(arguments...);
+}
 
 }  // namespace detail
 

@@ -170,13 +170,13 @@ class object {
     }
     [[nodiscard]] std::string text(PyObject* (*words)(PyObject*)) const {
         const gil_scope gil;
-        return from_python<std::string>(detail::made(words(held())).get());
+        return from_python<std::string>(detail::made(detail::run_python(words, held())).get());
     }
     template <class... T>
     static object call_with(PyObject* function, T&&... arguments) {
         const detail::call_arguments all(std::forward<T>(arguments)...);
-        return object(
-            detail::made(PyObject_Call(function, all.positional.get(), all.by_name.get())));
+        return object(detail::made(
+            detail::run_python(&PyObject_Call, function, all.positional.get(), all.by_name.get())));
     }
     ref held_;
 };
