@@ -76,6 +76,19 @@ def test_the_traceback_leads_to_where_python_raised(calls: Any, on_host: Run,
     on_host(main())
 
 
+@pytest.mark.parametrize(("how", "kind"), [("latin-1", RuntimeError),
+                                           ("latin-1 name", FileNotFoundError)])
+def test_words_that_are_no_utf_8_leave_the_type_as_it_is(calls: Any, on_host: Run, how: str,
+                                                         kind: type[Exception]) -> None:
+    """Every such exception used to be a UnicodeDecodeError: a file's name was enough."""
+    async def main() -> None:
+        with pytest.raises(kind, match=r"caf\\xe9") as caught:
+            await calls.fail(how, False)
+        assert type(caught.value) is kind and caught.value.__cause__ is None
+
+    on_host(main())
+
+
 def test_python_s_exception_is_the_cause_of_a_native_one(calls: Any, on_host: Run) -> None:
     """The cause used to be a RuntimeError with its text; types that the tool knows had none."""
     async def main() -> None:

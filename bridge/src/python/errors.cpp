@@ -22,10 +22,30 @@ PyObject* imported(const char* name) noexcept {
     return module ? PyObject_GetAttrString(module.get(), name) : nullptr;
 }
 
+// What native code says is UTF-8, as a rule. What is not, the name of a file for instance, shows
+// escaped, and the exception keeps its type.
+ref text_of(const char* words) noexcept {
+    return ref::steal(PyUnicode_DecodeUTF8(words, static_cast<Py_ssize_t>(std::strlen(words)),
+                                           "backslashreplace"));
+}
+
+void raise_text(PyObject* type, const char* words) noexcept {
+    if (const ref text = text_of(words)) PyErr_SetObject(type, text.get());
+}
+
+// An exception that is made of a number and words.
+void raise_numbered(PyObject* type, int number, const char* words) noexcept {
+    const ref text = text_of(words);
+    const ref exception =
+        text ? ref::steal(PyObject_CallFunction(type, "iO", number, text.get())) : ref();
+    if (exception)
+        PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
+}
+
 void raise_system_error(const std::system_error& error) noexcept {
     const std::error_category& category = error.code().category();
     if (category != std::generic_category() && category != std::system_category()) {
-        PyErr_SetString(PyExc_RuntimeError, error.what());
+        raise_text(PyExc_RuntimeError, error.what());
         return;
     }
     const int code = error.code().value();
@@ -34,19 +54,14 @@ void raise_system_error(const std::system_error& error) noexcept {
         return;
     }
     // what() begins with the caller's words: which call failed, and what to do about it.
-    ref exception = ref::steal(PyObject_CallFunction(PyExc_OSError, "is", code, error.what()));
-    if (exception)
-        PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
+    raise_numbered(PyExc_OSError, code, error.what());
 }
 
 // socket.gaierror, as asyncio's own lookups raise.
 void raise_lookup_error(const net::resolve_error& error) noexcept {
     const ref module = ref::steal(PyImport_ImportModule("socket"));
     const ref type = module ? ref::steal(PyObject_GetAttrString(module.get(), "gaierror")) : ref();
-    const ref exception =
-        type ? ref::steal(PyObject_CallFunction(type.get(), "is", error.code(), error.what()))
-             : ref();
-    if (exception) PyErr_SetObject(type.get(), exception.get());
+    if (type) raise_numbered(type.get(), error.code(), error.what());
 }
 
 }  // namespace
@@ -70,7 +85,7 @@ void raise_one(const std::exception_ptr& error) noexcept {
     } catch (const std::system_error& e) {
         raise_system_error(e);
     } catch (const timed_out& e) {
-        PyErr_SetString(PyExc_TimeoutError, e.what());
+        raise_text(PyExc_TimeoutError, e.what());
     } catch (const net::resolve_error& e) {
         raise_lookup_error(e);
     } catch (const operation_cancelled&) {
@@ -78,17 +93,17 @@ void raise_one(const std::exception_ptr& error) noexcept {
     } catch (const std::bad_alloc&) {
         PyErr_NoMemory();
     } catch (const std::invalid_argument& e) {
-        PyErr_SetString(PyExc_ValueError, e.what());
+        raise_text(PyExc_ValueError, e.what());
     } catch (const std::domain_error& e) {
-        PyErr_SetString(PyExc_ValueError, e.what());
+        raise_text(PyExc_ValueError, e.what());
     } catch (const std::length_error& e) {
-        PyErr_SetString(PyExc_ValueError, e.what());
+        raise_text(PyExc_ValueError, e.what());
     } catch (const std::out_of_range& e) {
-        PyErr_SetString(PyExc_IndexError, e.what());
+        raise_text(PyExc_IndexError, e.what());
     } catch (const std::overflow_error& e) {
-        PyErr_SetString(PyExc_OverflowError, e.what());
+        raise_text(PyExc_OverflowError, e.what());
     } catch (const std::exception& e) {
-        PyErr_SetString(PyExc_RuntimeError, e.what());
+        raise_text(PyExc_RuntimeError, e.what());
     } catch (...) {
         PyErr_SetString(PyExc_RuntimeError,
                         "native code threw something that is no std::exception");

@@ -104,6 +104,8 @@ inline rl::task<void> fail(std::string how, bool at_once) {
     if (how == "out_of_range") throw std::out_of_range(how);
     if (how == "overflow") throw std::overflow_error(how);
     if (how == "not_found") throw std::system_error(ENOENT, std::generic_category(), how);
+    if (how == "latin-1") throw std::runtime_error("caf\xe9");
+    if (how == "latin-1 name") throw std::system_error(ENOENT, std::generic_category(), "caf\xe9");
     if (how == "timeout") throw std::system_error(ETIMEDOUT, std::generic_category(), how);
     if (how == "limit") co_await rl::with_timeout(milliseconds(1), forever());
     if (how == "memory") throw std::bad_alloc();

@@ -97,8 +97,18 @@ inline usual_answer usual_answer_to(const std::exception_ptr& failure) {
     }
 }
 
+[[nodiscard]] inline bool is_utf8(const std::string& text) {
+    const ref decoded = ref::steal(
+        PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), nullptr));
+    PyErr_Clear();
+    return static_cast<bool>(decoded);
+}
+
 [[nodiscard]] inline bool is_usual(PyObject* raised, const std::exception_ptr& failure) {
     const usual_answer usual = usual_answer_to(failure);
+    // Words that it could not decode took its answer's place.
+    if (PyErr_GivenExceptionMatches(raised, PyExc_UnicodeDecodeError) != 0 && !is_utf8(usual.text))
+        return true;
     if (reinterpret_cast<PyObject*>(Py_TYPE(raised)) != usual.type) return false;
     if (usual.type == PyExc_SystemError) return true;
     const ref said = ref::steal(PyObject_Str(raised));
