@@ -48,6 +48,9 @@ REFUSED = {
 MISUSED = {
     'rl::py::def<&fine>(m, "f", binder::call_guard<binder::gil_scoped_release>())': "a call_guard",
     'rl::py::def_static<&fine>(m, "f")': "the scope is no class",
+    'rl::py::fast<&view>(m.ptr(), "f")': "returns an owner, not a view",
+    'rl::py::fast<&known_view>(m.ptr(), "f")': "returns an owner, not a view",
+    'rl::py::fast<&borrows>(m.ptr(), "f")': "a borrow ends with the call",
     'rl::py::def_static<&thing::own>(c, "own")': "a member that needs an object",
 }
 
@@ -60,6 +63,9 @@ def test_what_could_dangle_does_not_compile(tmp_path: Path, binder: str) -> None
              f"#include <{other}/{other}.h>", "#include <optional>", "#include <span>",
              "#include <string_view>", "#include <vector>", "namespace rl = ringloop;",
              f"namespace binder = {binder};", "rl::task<int> fine();",
+             "rl::task<std::span<int>> view();",
+             "rl::py::outcome<std::span<char>> known_view();",
+             "rl::task<int> borrows(int number, rl::py::borrow object);",
              "struct thing { rl::task<int> own(); };",
              f"void wrong({other}::module_& m) {{ rl::py::def<&fine>(m, \"fine\"); }}"]
     expected = {len(lines): "this module or class is not of the binding tool"}

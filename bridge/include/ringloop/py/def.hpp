@@ -141,7 +141,10 @@ struct signature<Made (*)(Parameters...)> {
     using made = Made;
     using class_type = void;
     static consteval void check() {
-        if constexpr (!is_outcome<Made>) refuse_what_dangles<Parameters...>();
+        if constexpr (is_outcome<Made>)
+            refuse_raw_objects<Parameters...>();
+        else
+            refuse_what_dangles<Parameters...>();
     }
     template <auto Function, class /*Class*/>
     static auto wrapper(const export_info* about) {
@@ -160,7 +163,10 @@ struct signature<Made (Class::*)(Parameters...)> {
     using made = Made;
     using class_type = Class;
     static consteval void check() {
-        if constexpr (!is_outcome<Made>) refuse_what_dangles<Parameters...>();
+        if constexpr (is_outcome<Made>)
+            refuse_raw_objects<Parameters...>();
+        else
+            refuse_what_dangles<Parameters...>();
     }
     // Owner: the class that Python knows, Class or derived from it.
     template <auto Member, class Owner>

@@ -246,10 +246,12 @@ struct fast_export<Function, Policy, Result (*)(Parameters...)> {
         if (!(std::get<Index>(arguments).read(given[Index]) && ...)) return nullptr;
         static_cast<void>(given);
         if constexpr (is_outcome<Result>) {
+            refuse_result<typename Result::value_type>();
             return await_outcome<by_fast>(*about, Function(std::get<Index>(arguments).value()...),
                                           ref());
         } else if constexpr (makes_task<Result>) {
             refuse_what_dangles<Parameters...>();
+            refuse_result<typename Result::value_type>();
             using source = task_source<by_fast, Result (*)(Parameters && ...), Parameters...>;
             auto* work = new (std::nothrow) source(
                 *about, [](Parameters&&... values) { return Function(std::move(values)...); },

@@ -16,6 +16,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "ringloop/py/ref.hpp"
+
 namespace ringloop::py::detail {
 
 // A class of a binding tool that holds a PyObject* and drops it under the GIL only: it converts to
@@ -36,6 +38,8 @@ template <class T>
 inline constexpr bool refers<std::reference_wrapper<T>> = true;
 template <class T>
 inline constexpr bool refers<std::initializer_list<T>> = true;
+template <>
+inline constexpr bool refers<borrow> = true;
 
 template <class T>
 inline constexpr bool dangles = refers<T>;
@@ -52,15 +56,23 @@ inline constexpr bool dangles<std::function<Signature>> = false;
 template <class T>
 inline constexpr bool dangles<std::char_traits<T>> = false;
 
+template <class... Parameters>
+consteval void refuse_raw_objects() {
+    static_assert(
+        (!std::is_same_v<Parameters, PyObject*> && ...),
+        "ringloop: a raw PyObject* says nothing about who owns it: take ringloop::py::ref");
+}
+
 // Refuses, naming the rule. One assertion a reason, so that the message is the right one.
 template <class... Parameters>
 consteval void refuse_what_dangles() {
     static_assert((!std::is_reference_v<Parameters> && ...),
                   "ringloop: a coroutine's parameter by reference: what it refers to may be gone "
                   "when the coroutine goes on; take it by value");
-    static_assert(
-        (!std::is_same_v<Parameters, PyObject*> && ...),
-        "ringloop: a raw PyObject* says nothing about who owns it: take ringloop::py::ref");
+    refuse_raw_objects<Parameters...>();
+    static_assert((!std::is_same_v<Parameters, borrow> && ...),
+                  "ringloop: a borrow ends with the call, a coroutine goes on: take "
+                  "ringloop::py::ref");
     static_assert(
         ((std::is_same_v<Parameters, PyObject*> || !std::is_pointer_v<Parameters>)&&...),
         "ringloop: a coroutine's parameter by pointer: what it points to may be gone when "
@@ -71,7 +83,8 @@ consteval void refuse_what_dangles() {
         "coroutine need not hold when it ends: take ringloop::py::ref");
     static_assert(
         ((std::is_reference_v<Parameters> || std::is_pointer_v<Parameters> ||
-          python_wrapper<Parameters> || !dangles<Parameters>)&&...),
+          python_wrapper<Parameters> || std::is_same_v<Parameters, borrow> ||
+          !dangles<Parameters>)&&...),
         "ringloop: a view (string_view, span, …), or a container of views or pointers, as a "
         "coroutine's parameter: what it looks at may be gone when the coroutine goes on; take "
         "std::string, std::vector or another owner");
