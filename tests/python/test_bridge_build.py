@@ -31,8 +31,11 @@ def compiler(*binders: str) -> tuple[str, ...]:
 REFUSED = {
     "rl::task<void> f(const std::string& text)": "parameter by reference",
     "rl::task<void> f(std::string&& text)": "parameter by reference",
+    "rl::task<void> f(thing& object)": "parameter by reference",
     "rl::task<void> f(const char* text)": "parameter by pointer",
     "rl::task<void> f(PyObject* object)": "a raw PyObject*",
+    "rl::task<void> f(rl::py::borrow object)": "a borrow ends with the call",
+    "rl::py::outcome<int> f(int number, PyObject* object)": "a raw PyObject*",
     "rl::task<void> f(std::string_view text)": "a view (string_view, span",
     "rl::task<void> f(std::span<const char> bytes)": "a view (string_view, span",
     "rl::task<void> f(std::vector<std::string_view> texts)": "a view (string_view, span",

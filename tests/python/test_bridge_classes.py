@@ -51,6 +51,19 @@ def test_a_member_of_a_base_that_is_not_bound_is_one_of_the_class(calls: Any, on
     on_host(main())
 
 
+def test_a_function_that_takes_the_object_is_a_member(calls: Any, on_host: Run) -> None:
+    """It did not compile: its first parameter is a reference."""
+    async def main() -> None:
+        assert await calls.Derived().called_name() == "the base"
+        assert await calls.Derived().called_name(title="a") == "a base"
+        assert [each async for each in calls.Derived().spelled_backwards()] == list("esab")
+        assert await calls.Derived().length() == 4
+        with pytest.raises(TypeError):
+            calls.Derived.called_name("no object")
+
+    on_host(main())
+
+
 def test_exports_of_a_class_go_by_its_name(calls: Any, on_host: Run) -> None:
     """What print_tasks(), stats() and notes say; several classes used to share "__aenter__"."""
     async def main() -> None:

@@ -294,6 +294,15 @@ struct named {
     }
     std::string own_name = "base";
 };
+// Not members, and exported as such.
+inline rl::task<std::string> called_name(named& one, std::string title) {
+    co_await rl::sleep_for(milliseconds(1));
+    co_return title + " " + one.own_name;
+}
+inline rl::generator<char> spelled_backwards(const named& one) noexcept {
+    for (auto letter = one.own_name.rbegin(); letter != one.own_name.rend(); ++letter)
+        co_yield *letter;
+}
 struct derived : named {
     static rl::task<derived> made(std::string its_name) {
         co_await rl::sleep_for(milliseconds(1));
@@ -430,6 +439,10 @@ inline void add_classes(binder::class_<derived> d, binder::class_<keeper> k) {
     d.def(binder::init<>());
     rl::py::def<&derived::what_name>(d, "what_name");
     rl::py::def<&derived::spelled>(d, "spelled");
+    rl::py::def<&called_name>(d, "called_name", binder::arg("title") = "the");
+    rl::py::def<&spelled_backwards>(d, "spelled_backwards");
+    rl::py::def<[](derived& one) -> rl::task<std::size_t> { co_return one.own_name.size(); }>(
+        d, "length");
     rl::py::def_context<&derived::enter, &derived::leave>(d);
     rl::py::def_static<&derived::made>(d, "made", binder::arg("its_name") = "new", "Makes one.");
     rl::py::def_static<&add>(d, "add");

@@ -8,6 +8,7 @@
 //     py::class_<client> c(m, "Client");
 //     rl::py::def<&client::get>(c, "get", py::arg("path"));       // a member: keeps self alive
 //     rl::py::def<&client::lines>(c, "lines");                    // a generator<T>: async for
+//     rl::py::def<&get_all>(c, "get_all");                        // task<T> get_all(client&, …)
 //     rl::py::def_static<&client::connect>(c, "connect");         // await Client.connect(…)
 //     rl::py::def_context<&client::open, &client::close>(c);      // async with
 //
@@ -197,6 +198,43 @@ requires std::is_class_v<Lambda>
 struct signature<Lambda> : signature<decltype(+std::declval<Lambda>())> {
 };
 
+// A function whose first parameter is the class's object, in a scope of that class: one of its
+// members.
+template <class Function, class Class>
+struct free_member : std::false_type {};
+template <class Made, class Object, class... Parameters, class Class>
+struct free_member<Made (*)(Object&, Parameters...), Class>
+    : std::is_base_of<std::remove_const_t<Object>, Class> {
+    using made = Made;
+    using class_type = std::remove_const_t<Object>;
+    static consteval void check() { signature<Made (*)(Parameters...)>::check(); }
+    template <auto Function, class Owner>
+    static auto wrapper(const export_info* about) {
+        return [about](bound<Owner> self, std::decay_t<Parameters>... given) {
+            Owner* const object = self.self;
+            return exported<Made>::call(
+                *about, std::move(self.object),
+                [object](std::decay_t<Parameters>&&... values) {
+                    return Function(*object, std::move(values)...);
+                },
+                std::move(given)...);
+        };
+    }
+};
+template <class Made, class... Parameters, class Class>
+struct free_member<Made (*)(Parameters...) noexcept, Class>
+    : free_member<Made (*)(Parameters...), Class> {};
+template <class Lambda, class Class>
+requires std::is_class_v<Lambda> && requires(Lambda function) {
+    +function;
+}
+struct free_member<Lambda, Class> : free_member<decltype(+std::declval<Lambda>()), Class> {};
+
+template <class Function, class Scope>
+using signature_in =
+    std::conditional_t<free_member<Function, typename class_of<Scope>::type>::value,
+                       free_member<Function, typename class_of<Scope>::type>, signature<Function>>;
+
 template <class Made>
 consteval void refuse_kind() {
     static_assert(is_task<Made>::value || is_generator<Made>::value || is_outcome<Made>,
@@ -250,7 +288,7 @@ consteval void refuse_scope() {
 
 template <auto Function, gil Policy = gil::hold, class Scope, class... Extra>
 Scope& def(Scope& scope, const char* name, const Extra&... extra) {
-    using found = detail::signature<std::decay_t<decltype(Function)>>;
+    using found = detail::signature_in<std::decay_t<decltype(Function)>, Scope>;
     detail::refuse_scope<Scope>();
     found::check();
     detail::refuse_kind<typename found::made>();
