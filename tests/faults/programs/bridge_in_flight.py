@@ -185,6 +185,12 @@ async def interrupted() -> None:
     task(again())
 
 
+async def asking() -> None:
+    """Native threads that ask for the GIL all the time. Not one of STATES, either."""
+    for _ in range(6):
+        extension("bridge_ends").take_the_gil_until_the_end()
+
+
 async def overlong() -> None:
     """Longer than anybody waits at an exit. Not one of STATES: who closes its loop waits for it."""
     task(extension("bridge_ends").offloads(60_000_000))

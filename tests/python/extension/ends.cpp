@@ -177,6 +177,21 @@ void produce(py::object capsule, std::vector<ringloop_token> tokens) {
     }).detach();
 }
 
+// A thread that takes the GIL again and again, with a handler for whatever that throws.
+void take_the_gil_until_the_end() {
+    std::thread([] {
+        for (;;) {
+            try {
+                const rl::py::gil_scope gil;
+                compute_for(50);
+            } catch (const rl::py::interpreter_ended&) {
+                return;
+            } catch (...) {
+            }
+        }
+    }).detach();
+}
+
 }  // namespace
 
 PYBIND11_MODULE(bridge_ends, m) {
@@ -205,5 +220,6 @@ PYBIND11_MODULE(bridge_ends, m) {
     rl::py::def<&sizes>(m, "sizes");
     static_cast<void>(other_thread());  // its thread stays: not one test's
     m.def("produce", &produce);
+    m.def("take_the_gil_until_the_end", &take_the_gil_until_the_end);
     m.def("alive", [] { return alive.load(); });
 }

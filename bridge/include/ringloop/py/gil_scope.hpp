@@ -73,8 +73,7 @@ class gil_scope {
             detail::door.inside.fetch_sub(1);
             throw interpreter_ended();
         }
-        const detail::late_for_gil stays;
-        state_ = PyGILState_Ensure();
+        state_ = detail::run_python(&PyGILState_Ensure);  // which may be too late by now
         taken_ = true;
     }
     ~gil_scope() {
