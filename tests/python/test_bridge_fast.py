@@ -62,6 +62,21 @@ def test_references_are_neither_lost_nor_gained() -> None:
     assert sys.getrefcount(thing) == before
 
 
+def test_functions_may_run_python_code(on_host: Run) -> None:
+    class Failing:
+        def __str__(self) -> str:
+            raise KeyError("no words")
+
+    async def main() -> None:
+        assert quick.described(5) == await quick.described_later(5) == "5"
+        with pytest.raises(KeyError, match="no words"):
+            quick.described(Failing())
+        with pytest.raises(KeyError, match="no words"):
+            await quick.described_later(Failing())
+
+    on_host(main())
+
+
 def test_coroutines_are_awaitables(on_host: Run) -> None:
     async def main() -> None:
         assert await quick.later(5) == 5

@@ -166,13 +166,25 @@ STATES: dict[str, Callable[[], Awaitable[None]]] = {each.__name__: each for each
 async def interrupted() -> None:
     """Functions of Python's that native code calls, and that give up the GIL all the time. Not one
     of STATES: for threads that are there when the interpreter ends."""
-    ends, calls = extension("bridge_ends"), extension("bridge_calls")
+    ends, calls, quick = map(extension, ("bridge_ends", "bridge_calls", "bridge_quick"))
 
     def function(*_: object) -> int:
         end = time.monotonic() + 0.0005
         while time.monotonic() < end:
             select.select([], [], [], 0)
         return 1
+
+    def described(_: object) -> str:
+        return str(function())
+
+    class Described:
+        __str__ = described
+
+    async def at_the_call() -> None:
+        while True:
+            quick.described(Described())
+            await quick.described_later(Described())
+            await asyncio.sleep(0)
 
     async def again() -> None:
         while True:
@@ -183,6 +195,7 @@ async def interrupted() -> None:
                 break
 
     task(again())
+    task(at_the_call())
 
 
 async def asking() -> None:

@@ -64,6 +64,18 @@ rl::py::outcome<void> perhaps_nothing(bool known) {
     return nothing();
 }
 
+// Runs Python code by itself, at the call or at the await.
+std::string described(rl::py::borrow object) {
+    const auto text = rl::py::ref::steal(PyObject_Str(object.get()));
+    if (!text) throw rl::py::error::take();
+    return PyUnicode_AsUTF8(text.get());
+}
+rl::task<std::string> described_later(rl::py::ref object) {
+    return [](std::string text) -> rl::task<std::string> {
+        co_return text;
+    }(described(rl::py::borrow(object.get())));
+}
+
 template <auto Function, rl::py::gil Policy = rl::py::gil::hold>
 void add(pybind11::module_& m, const char* name) {
     if (rl::py::fast<Function, Policy>(m.ptr(), name) < 0) throw pybind11::error_already_set();
@@ -85,6 +97,8 @@ PYBIND11_MODULE(bridge_quick, m) {
     add<&later>(m, "later");
     add<&nothing>(m, "nothing");
     add<&perhaps>(m, "perhaps");
+    add<&described>(m, "described");
+    add<&described_later>(m, "described_later");
     add<&perhaps_nothing>(m, "perhaps_nothing");
     rl::py::def<&perhaps>(m, "perhaps_by_def");
 }

@@ -234,7 +234,7 @@ struct fast_export<Function, Policy, Result (*)(Parameters...)> {
         try {
             return convert_and_call(given, std::index_sequence_for<Parameters...>());
         } catch (...) {
-            detail::raise(std::current_exception(), *about, nullptr);
+            detail::raise(ringloop::detail::unhandled(), *about, nullptr);
             return nullptr;
         }
     }

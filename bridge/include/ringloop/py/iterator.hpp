@@ -89,7 +89,7 @@ class step_source final : public task_base {
             state_->kept.reset();
             return Convert::value(std::move(value));
         } catch (...) {
-            Convert::raise(std::current_exception(), about());
+            Convert::raise(ringloop::detail::unhandled(), about());
             return nullptr;
         }
     }
@@ -114,8 +114,8 @@ class step_source final : public task_base {
         try {
             co_await generator_state<T>::step(self.state_).in(self.scope());
         } catch (...) {
-            if (!ringloop::detail::is_cancel(std::current_exception())) self.set_failed();
-            self.failure_ = std::current_exception();
+            self.failure_ = ringloop::detail::unhandled();
+            if (!ringloop::detail::is_cancel(self.failure_)) self.set_failed();
         }
     }
     std::shared_ptr<generator_state<T>> state_;

@@ -273,7 +273,7 @@ class task_source final : public task_base {
                 return Convert::value(outcome_.take());
             }
         } catch (...) {
-            Convert::raise(std::current_exception(), about());
+            Convert::raise(ringloop::detail::unhandled(), about());
             return nullptr;
         }
     }
@@ -300,8 +300,9 @@ class task_source final : public task_base {
             else
                 self.outcome_.set_value(co_await std::move(work).in(self.scope()));
         } catch (...) {
-            if (!ringloop::detail::is_cancel(std::current_exception())) self.set_failed();
-            self.outcome_.set_error(std::current_exception());
+            std::exception_ptr failure = ringloop::detail::unhandled();
+            if (!ringloop::detail::is_cancel(failure)) self.set_failed();
+            self.outcome_.set_error(std::move(failure));
         }
     }
 
