@@ -272,7 +272,7 @@ def test_a_loop_that_closes_ends_what_is_under_way(calls: Any, on_host: Run) -> 
     ("not_found", FileNotFoundError), ("timeout", TimeoutError), ("limit", TimeoutError),
     ("memory", MemoryError),
     ("runtime", RuntimeError), ("nothing of std", RuntimeError), ("own", LookupError),
-    ("answered", BufferError), ("key", KeyError)))
+    ("answered", BufferError), ("key", KeyError), ("unsupported", NotImplementedError)))
 def test_errors_keep_their_meaning(calls: Any, on_host: Run, how: str, kind: type[Exception],
                                    at_once: bool) -> None:
     async def main() -> None:

@@ -116,6 +116,7 @@ inline rl::task<void> fail(std::string how, bool at_once) {
     if (how == "answered") throw answered_error(how);
     if (how == "ignored") throw ignored_error(how);
     if (how == "replaced") throw replaced_error(how);
+    if (how == "unsupported") throw rl::py::error::of(PyExc_NotImplementedError, how);
     if (how == "key") throw binder::key_error(how.c_str());
     throw std::logic_error("no such way to fail: " + how);
 }

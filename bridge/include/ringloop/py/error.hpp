@@ -36,6 +36,16 @@ class error : public std::exception {
         return error(ref::steal(bridge::take_exception().release()));
     }
 
+    // A new one, for native code to throw: error::of(PyExc_NotImplementedError, "…"). `type` is a
+    // class of exceptions, called with the text. Takes the GIL.
+    [[nodiscard]] static error of(PyObject* type, std::string_view text) {
+        const gil_scope gil;
+        const ref words = ref::steal(PyUnicode_DecodeUTF8(
+            text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+        if (words) PyErr_SetObject(type, words.get());
+        return take();
+    }
+
     // The exception, borrowed; null where there was no memory to keep it.
     [[nodiscard]] PyObject* value() const noexcept { return value_ ? value_->get() : nullptr; }
     [[nodiscard]] bool matches(PyObject* type) const noexcept {  // GIL
