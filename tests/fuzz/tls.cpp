@@ -15,6 +15,7 @@ const rl::net::tls_context& trusting_all() {
                                       .alpn = {},
                                       .certificate_file = {},
                                       .key_file = {},
+                                      .crl_file = {},
                                       .minimum = rl::net::tls_version::v1_2,
                                       .insecure_accept_any_certificate = true});
     return context;

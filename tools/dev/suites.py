@@ -167,7 +167,7 @@ def _but_slow(context: Context) -> tuple[str, ...]:
     """Without the modules that are slow there and hardly lead into native code of their own."""
     return () if context.all else tuple(f"--ignore=tests/python/test_{name}.py" for name in
                                         ("batched", "bridge_build", "bridge_nanobind",
-                                         "coalesce", "fs_watch", "loop_as_stock", "loop_guests",
+                                         "coalesce", "fs_watch", "host", "loop_as_stock", "loop_guests",
                                          "loop_resolve", "mixin", "print_tasks", "run", "service",
                                          "signatures", "tls_close", "tls_refused", "tls_start"))
 

@@ -9,9 +9,9 @@
 //     actor<counter> sums(pool[1], [] { return std::make_unique<counter>(); });
 //     co_await with_group([&](task_group& group) -> task<void> {
 //         group.spawn(sums.serve());
-//         co_await sums.tell(2);                         in the mailbox
-//         const int sum = co_await sums.ask(3);          handled
-//         co_await sums.close();                         serve() handles what is left and returns
+//         co_await sums.tell(2);                   // in the mailbox
+//         const int sum = co_await sums.ask(3);    // handled
+//         co_await sums.close();                   // serve() handles what is left and returns
 //     });
 //
 // Mailbox: bounded. When it is full, `full` says what becomes of a tell: it waits, is dropped, or
