@@ -167,9 +167,10 @@ def _but_slow(context: Context) -> tuple[str, ...]:
     """Without the modules that are slow there and hardly lead into native code of their own."""
     return () if context.all else tuple(f"--ignore=tests/python/test_{name}.py" for name in
                                         ("batched", "bridge_build", "bridge_nanobind",
-                                         "coalesce", "fs_watch", "host", "loop_as_stock", "loop_guests",
-                                         "loop_resolve", "mixin", "print_tasks", "run", "service",
-                                         "signatures", "tls_close", "tls_refused", "tls_start"))
+                                         "coalesce", "fs_watch", "host", "loop_as_stock",
+                                         "loop_guests", "loop_resolve", "mixin", "print_tasks",
+                                         "run", "service", "signatures", "tls_close",
+                                         "tls_refused", "tls_start"))
 
 
 def part_python(context: Context) -> list[Tally]:
@@ -201,7 +202,7 @@ def part_asan(context: Context) -> list[Tally]:
 
 def part_fuzz(context: Context) -> list[Tally]:
     """Every target on its seeds and their mutations: forty seconds; a minute each with --all."""
-    os.environ.setdefault("RINGLOOP_FUZZ_SECONDS", "60" if context.all else "2.5")
+    os.environ.setdefault("RINGLOOP_FUZZ_SECONDS", "60" if context.all else "1.5")
     return catch(context, "fuzz", "asan")
 
 
