@@ -44,6 +44,17 @@ void* operator new(std::size_t size) {
 void* operator new(std::size_t size, std::align_val_t alignment) {
     return take(size, static_cast<std::size_t>(alignment));
 }
+// Else a sanitizer's own are taken, whose blocks our delete does not know.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+    try {
+        return take(size, 1);
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
+void operator delete(void* block, const std::nothrow_t&) noexcept {
+    give(block);
+}
 void operator delete(void* block) noexcept {
     give(block);
 }
