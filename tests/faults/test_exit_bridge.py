@@ -49,7 +49,7 @@ def test_a_daemon_thread_may_end_in_a_function_that_native_code_calls() -> None:
 
 def test_a_native_thread_may_ask_for_the_gil_as_the_interpreter_ends() -> None:
     """A handler for every exception that it had used to take the process down in the same way."""
-    several([(way, "asking", loop) for way in ("end", "exit") for loop in LOOPS])
+    several(2 * [(way, "asking", loop) for way in ("end", "exit") for loop in LOOPS])
 
 
 def test_a_thread_that_goes_on_for_a_minute_is_left_behind() -> None:
