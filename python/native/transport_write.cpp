@@ -157,30 +157,30 @@ void after_progress(transport_state& t, bool run_ends) noexcept {
     if (result < 0) transport_failed(t, "Fatal write error on socket transport");
 }
 
+// What is queued goes nowhere: a negated errno says why.
+void send_failed(transport_state& t, int error) noexcept {
+    give_outgoing(std::exchange(t.out, nullptr));
+    if (t.connection_lost_count > 0) return;
+    bridge::raise_errno(error);
+    transport_failed(t, "Fatal write error on socket transport");
+}
+
 void sent_some(transport_state& t, int result) noexcept {
     outgoing& out = *t.out;
-    // Cancelled unasked (the thread that submitted it has ended): nothing was sent, as by EAGAIN.
-    const bool cancelled = result == -ECANCELED && out.send.cancel_requested;
-    const bool again =
-        result == -EAGAIN || result == -EINTR || (result == -ECANCELED && !cancelled);
-    if (result < 0 && !again) {
+    const bool run_ends = std::exchange(out.run_ends, false);
+    if (result == -ECANCELED && out.send.cancel_requested && !run_ends) {
         give_outgoing(std::exchange(t.out, nullptr));
-        if (t.connection_lost_count > 0 || cancelled) return;
-        bridge::raise_errno(result);
-        transport_failed(t, "Fatal write error on socket transport");
         return;
     }
+    // Cancelled for another reason (the run has ended, or the thread that submitted it): nothing
+    // was sent, as by EAGAIN.
+    if (result < 0 && result != -EAGAIN && result != -EINTR && result != -ECANCELED)
+        return send_failed(t, result);
     const auto bytes = static_cast<std::size_t>(std::max(result, 0));
     out.flight().consume(bytes);
     out.bytes -= bytes;
-    const bool run_ends = std::exchange(out.run_ends, false);
     if (run_ends && out.flight().empty()) {
-        if (const int error = send_pending(t); error < 0) {
-            give_outgoing(std::exchange(t.out, nullptr));
-            bridge::raise_errno(error);
-            transport_failed(t, "Fatal write error on socket transport");
-            return;
-        }
+        if (const int error = send_pending(t); error < 0) return send_failed(t, error);
     }
     if (out.bytes == 0 || t.connection_lost_count > 0 || !io_usable(t)) {
         // Being closed: what a later turn wrote has waited behind this send. One direct attempt.

@@ -5,6 +5,7 @@ import asyncio
 import contextvars
 import gc
 import socket
+import threading
 import weakref
 from contextlib import nullcontext
 
@@ -381,6 +382,30 @@ def test_writes_of_two_turns_have_left_when_a_run_ends(loop, leave_by):
         transport.close()
         loop.run_until_complete(protocol.lost)
         assert read_all(far) == b"!"
+
+
+def test_a_run_that_ends_beside_a_peer_who_does_not_read_loses_nothing(loop):
+    """What was in flight, and what waited behind it, was dropped in silence: the send that was
+    collected at the run's end counted as cancelled for good."""
+    pieces = [bytes([number]) * 3_000_000 for number in range(4)]
+    with tcp_pair() as (near, far):
+        near.setblocking(False)
+        transport, protocol = loop.run_until_complete(
+            loop.create_connection(Recorder, sock=near))
+        for piece in pieces:        # each run ends beside a send that the peer blocks
+            transport.write(piece)
+            loop.run_until_complete(asyncio.sleep(0))
+            transport.write(b"+")
+            loop.run_until_complete(turns())
+        assert transport.get_write_buffer_size() > 0
+        transport.write(b"!")
+        transport.close()
+        received = []
+        reader = threading.Thread(target=lambda: received.append(read_all(far)))
+        reader.start()
+        loop.run_until_complete(protocol.lost)
+        reader.join()
+        assert received == [b"".join(piece + b"+" for piece in pieces) + b"!"]
 
 
 def test_a_protocol_is_resumed_in_a_run_and_never_behind_one(loop):
