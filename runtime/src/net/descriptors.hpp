@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
+#include "ringloop/error.hpp"
 #include "ringloop/net/received_fd.hpp"
 #include "ringloop/scheduler.hpp"
 
@@ -52,5 +55,50 @@ inline void take_descriptors(scheduler& home, msghdr& message,
         for (std::size_t i = 0; i < count; ++i) descriptors.emplace_back(home, numbers[i]);
     }
 }
+
+// One message of bytes with descriptors, in or out. Does not move: the kernel's header points into
+// it, and to the caller's bytes.
+class descriptor_message {
+  public:
+    // To be sent. Throws std::invalid_argument for more descriptors than a message takes.
+    descriptor_message(std::span<const std::byte> bytes, std::span<const int> descriptors)
+        : piece_{const_cast<std::byte*>(bytes.data()), bytes.size()} {  // NOLINT: not const there
+        if (descriptors.size() > descriptors_max)
+            throw std::invalid_argument("ringloop: more descriptors than a message takes (253)");
+        point();
+        put_descriptors(message_.msg_hdr, control_, descriptors);
+    }
+    // To be received: once make_room() was called, before each try.
+    explicit descriptor_message(std::span<std::byte> into) : piece_{into.data(), into.size()} {}
+    descriptor_message(const descriptor_message&) = delete;
+    descriptor_message& operator=(const descriptor_message&) = delete;
+
+    void make_room() noexcept {
+        message_ = {};
+        point();
+        message_.msg_hdr.msg_control = control_.bytes.data();
+        message_.msg_hdr.msg_controllen = control_size;
+    }
+    [[nodiscard]] std::span<mmsghdr> list() noexcept { return {&message_, 1}; }
+    [[nodiscard]] std::size_t size() const noexcept { return message_.msg_len; }
+    [[nodiscard]] bool is_cut() const noexcept {
+        return (message_.msg_hdr.msg_flags & MSG_TRUNC) != 0;
+    }
+    // Those that came, as this process's own. EMSGSIZE where some found no room.
+    void take(scheduler& home, std::vector<received_descriptor>& descriptors) {
+        take_descriptors(home, message_.msg_hdr, descriptors);
+        if ((message_.msg_hdr.msg_flags & MSG_CTRUNC) != 0)
+            ringloop::detail::throw_error(EMSGSIZE, "receive descriptors");
+    }
+
+  private:
+    void point() noexcept {
+        message_.msg_hdr.msg_iov = &piece_;
+        message_.msg_hdr.msg_iovlen = 1;
+    }
+    control_buffer control_;
+    iovec piece_;
+    mmsghdr message_{};
+};
 
 }  // namespace ringloop::net::detail

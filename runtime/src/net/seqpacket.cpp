@@ -32,22 +32,14 @@ task<unix_seqpacket> unix_seqpacket::connect(unix_endpoint to) {
 }
 
 task<unix_seqpacket::received> unix_seqpacket::receive(std::span<std::byte> into) {
-    detail::control_buffer control;
-    iovec piece{into.data(), into.size()};
-    mmsghdr message{};
+    detail::descriptor_message message(into);
     driver& door = io();
     co_await detail::try_until(native_handle(), POLLIN, "receive a message", [&] {
-        message = {};
-        message.msg_hdr.msg_iov = &piece;
-        message.msg_hdr.msg_iovlen = 1;
-        message.msg_hdr.msg_control = control.bytes.data();
-        message.msg_hdr.msg_controllen = detail::control_size;
-        return door.try_recvmmsg(native_handle(), {&message, 1});
+        message.make_room();
+        return door.try_recvmmsg(native_handle(), message.list());
     });
-    received taken{message.msg_len, (message.msg_hdr.msg_flags & MSG_TRUNC) != 0};
-    detail::take_descriptors(socket_.home(), message.msg_hdr, taken.descriptors);
-    if ((message.msg_hdr.msg_flags & MSG_CTRUNC) != 0)
-        ringloop::detail::throw_error(EMSGSIZE, "receive descriptors");
+    received taken{message.size(), message.is_cut()};
+    message.take(socket_.home(), taken.descriptors);
     co_return taken;
 }
 
@@ -55,17 +47,10 @@ task<void> unix_seqpacket::send(std::span<const std::byte> bytes,
                                 std::span<const int> descriptors) {
     if (bytes.empty())
         throw std::invalid_argument("ringloop: an empty message would be read as the end");
-    if (descriptors.size() > descriptors_max)
-        throw std::invalid_argument("ringloop: more descriptors than a message takes (253)");
-    detail::control_buffer control;
-    iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};  // NOLINT: iovec is not const
-    mmsghdr message{};
-    message.msg_hdr.msg_iov = &piece;
-    message.msg_hdr.msg_iovlen = 1;
-    detail::put_descriptors(message.msg_hdr, control, descriptors);
+    detail::descriptor_message message(bytes, descriptors);
     driver& door = io();
     co_await detail::try_until(native_handle(), POLLOUT, "send a message", [&] {
-        return door.try_sendmmsg(native_handle(), {&message, 1});
+        return door.try_sendmmsg(native_handle(), message.list());
     });
 }
 

@@ -30,40 +30,25 @@ task<std::size_t> unix_stream::send_with(std::span<const std::byte> bytes,
                                          std::span<const int> descriptors) {
     if (bytes.empty())
         throw std::invalid_argument("ringloop: descriptors travel with at least one byte");
-    if (descriptors.size() > descriptors_max)
-        throw std::invalid_argument("ringloop: more descriptors than a message takes (253)");
-    detail::control_buffer control;
-    iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
-    mmsghdr message{};
-    message.msg_hdr.msg_iov = &piece;
-    message.msg_hdr.msg_iovlen = 1;
-    detail::put_descriptors(message.msg_hdr, control, descriptors);
+    detail::descriptor_message message(bytes, descriptors);
     driver& door = state().io();
     co_await detail::try_until(native_handle(), POLLOUT, "send descriptors", [&] {
-        return door.try_sendmmsg(native_handle(), {&message, 1});
+        return door.try_sendmmsg(native_handle(), message.list());
     });
-    co_return message.msg_len;
+    co_return message.size();
 }
 
 task<unix_stream::received> unix_stream::receive_with(std::span<std::byte> into) {
     if (state().receives_by_itself())
         throw std::logic_error("ringloop: receive_with() on a stream that receive() has read from");
-    detail::control_buffer control;
-    iovec piece{into.data(), into.size()};
-    mmsghdr message{};
+    detail::descriptor_message message(into);
     driver& door = state().io();
     co_await detail::try_until(native_handle(), POLLIN, "receive descriptors", [&] {
-        message = {};
-        message.msg_hdr.msg_iov = &piece;
-        message.msg_hdr.msg_iovlen = 1;
-        message.msg_hdr.msg_control = control.bytes.data();
-        message.msg_hdr.msg_controllen = detail::control_size;
-        return door.try_recvmmsg(native_handle(), {&message, 1});
+        message.make_room();
+        return door.try_recvmmsg(native_handle(), message.list());
     });
-    received taken{message.msg_len, {}};
-    detail::take_descriptors(state().home(), message.msg_hdr, taken.descriptors);
-    if ((message.msg_hdr.msg_flags & MSG_CTRUNC) != 0)
-        ringloop::detail::throw_error(EMSGSIZE, "receive descriptors");
+    received taken{message.size(), {}};
+    message.take(state().home(), taken.descriptors);
     co_return taken;
 }
 

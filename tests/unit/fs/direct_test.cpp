@@ -55,7 +55,7 @@ TEST_CASE("registered memory is read into and written from like any other", "[fs
     const folder home;
     runner r(body);
     const bool fake = body.kind == rl::backend::fake;
-    const std::filesystem::path path = fake ? "/tmp/data" : home.path / "data";
+    const std::filesystem::path path = home.file_on(body);
     const int around = direct && !fake ? O_DIRECT : 0;
     const std::string text = pattern(8192);
     const auto scenario = [&]() -> rl::task<void> {

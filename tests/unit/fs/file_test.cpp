@@ -42,8 +42,7 @@ TEST_CASE("a file is written from pieces of memory and read into others", "[fs]"
     CAPTURE(body);
     const folder home;
     runner r(body);
-    const bool fake = body.kind == rl::backend::fake;
-    const std::filesystem::path path = fake ? "/tmp/data" : home.path / "data";
+    const std::filesystem::path path = home.file_on(body);
     const std::string text = pattern(10'000);
     const auto scenario = [&]() -> rl::task<void> {
         auto file = co_await rl::fs::open(path, O_RDWR | O_CREAT, 0600);

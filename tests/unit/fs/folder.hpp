@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <string>
 
+#include "support/bodies.hpp"
+
 namespace test {
 
 struct folder {
@@ -18,6 +20,10 @@ struct folder {
     folder(const folder&) = delete;
     folder& operator=(const folder&) = delete;
     [[nodiscard]] std::filesystem::path operator/(const char* name) const { return path / name; }
+    // For a file on `body`'s kernel: in here, or on the simulated one.
+    [[nodiscard]] std::filesystem::path file_on(const ringloop::testing::body& body) const {
+        return body.kind == ringloop::backend::fake ? "/tmp/data" : path / "data";
+    }
     std::filesystem::path path;
 };
 

@@ -24,8 +24,7 @@ TEST_CASE("a part of a file goes over a stream, and as much as there is", "[net]
     CAPTURE(body);
     const folder home;
     runner r(body);
-    const bool fake = body.kind == rl::backend::fake;
-    const std::filesystem::path path = fake ? "/tmp/data" : home.path / "data";
+    const std::filesystem::path path = home.file_on(body);
     const std::string text = pattern(5'000'000);
     const auto send = [&](rl::net::tcp_stream& stream) -> rl::task<void> {
         auto file = co_await fs::open(path);

@@ -135,18 +135,22 @@ struct exported {
     }
 };
 
+// What answers at once may look at its caller's memory; a coroutine goes on when that is gone.
+template <class Made, class... Parameters>
+consteval void refuse_parameters() {
+    if constexpr (is_outcome<Made>)
+        refuse_raw_objects<Parameters...>();
+    else
+        refuse_what_dangles<Parameters...>();
+}
+
 template <class Function>
 struct signature;
 template <class Made, class... Parameters>
 struct signature<Made (*)(Parameters...)> {
     using made = Made;
     using class_type = void;
-    static consteval void check() {
-        if constexpr (is_outcome<Made>)
-            refuse_raw_objects<Parameters...>();
-        else
-            refuse_what_dangles<Parameters...>();
-    }
+    static consteval void check() { refuse_parameters<Made, Parameters...>(); }
     template <auto Function, class /*Class*/>
     static auto wrapper(const export_info* about) {
         return [about](std::decay_t<Parameters>... given) {
@@ -163,12 +167,7 @@ template <class Made, class Class, class... Parameters>
 struct signature<Made (Class::*)(Parameters...)> {
     using made = Made;
     using class_type = Class;
-    static consteval void check() {
-        if constexpr (is_outcome<Made>)
-            refuse_raw_objects<Parameters...>();
-        else
-            refuse_what_dangles<Parameters...>();
-    }
+    static consteval void check() { refuse_parameters<Made, Parameters...>(); }
     // Owner: the class that Python knows, Class or derived from it.
     template <auto Member, class Owner>
     static auto wrapper(const export_info* about) {
