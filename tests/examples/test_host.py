@@ -6,37 +6,21 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Iterator
 
 import pytest
 
-import ringloop
-from harness.commands import BUILD_LIMIT_S, ROOT
+from examples import building
+from harness.commands import ROOT
 
-BUILD = Path(ringloop._native.__file__).absolute().parents[2]
-
-pytestmark = [
-    pytest.mark.time_limit(BUILD_LIMIT_S),
-    pytest.mark.skipif(not (BUILD / "tests" / "test_host").exists(),
-                       reason="this Python has no libpython to be hosted by"),
-    pytest.mark.skipif(os.environ.get("RINGLOOP_PRESET", "dev") not in ("dev", "release"),
-                       reason="the project is built without sanitizers, the package is not")]
+pytestmark = [*building.AGAINST_THE_PACKAGE, building.HOSTING_PYTHON]
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("host")
-    configure = ["cmake", "-G", "Ninja", "-S", ROOT / "examples" / "host", "-B", folder,
-                 f"-Dringloop_ROOT={ringloop.get_cmake_dir()}",
-                 f"-DPython3_EXECUTABLE={sys.executable}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -O0",
-                 f"-DCMAKE_CXX_COMPILER={os.environ.get('CXX', 'c++')}"]
-    for command in (configure, ["cmake", "--build", folder]):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
-    return folder
+    return building.build("host", tmp_path_factory.mktemp("host"))
 
 
 class Program:

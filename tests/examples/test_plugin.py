@@ -11,29 +11,19 @@ import pybind11
 import pytest
 
 import ringloop
-from harness.commands import BUILD_LIMIT_S, ROOT
+from examples import building
+from harness.commands import ROOT
 
 EXAMPLE = ROOT / "examples" / "plugin"
 LEVELS = ["order", "payment", "bank", "line"]
 
-pytestmark = [
-    pytest.mark.time_limit(BUILD_LIMIT_S),
-    pytest.mark.skipif(os.environ.get("RINGLOOP_PRESET", "dev") not in ("dev", "release"),
-                       reason="the project is built without sanitizers, the package is not")]
+pytestmark = building.AGAINST_THE_PACKAGE
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("plugin")
-    configure = ["cmake", "-G", "Ninja", "-S", EXAMPLE, "-B", made,
-                 f"-Dringloop_ROOT={ringloop.get_cmake_dir()}",
-                 f"-Dpybind11_ROOT={pybind11.get_cmake_dir()}",
-                 f"-DPython_EXECUTABLE={sys.executable}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -O0",
-                 f"-DCMAKE_CXX_COMPILER={os.environ.get('CXX', 'c++')}"]
-    for command in (configure, ["cmake", "--build", made]):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
-    return made
+    return building.build("plugin", tmp_path_factory.mktemp("plugin"),
+                          f"-Dpybind11_ROOT={pybind11.get_cmake_dir()}")
 
 
 def orders(folder: Path, *words: str) -> list[str]:
