@@ -10,13 +10,13 @@
 // not return at once.
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <string>
 #include <vector>
 
 #include <ringloop/python.hpp>
+
+#include "print_rounds.hpp"
 
 namespace {
 
@@ -89,9 +89,7 @@ constexpr kind kinds[] = {
     {"answers", "same", "other", "bridge", "stock"},
     {"sleeps", "same_sleeps", "other_sleeps", "bridge_sleeps", "stock_sleeps"}};
 
-using results = std::map<std::string, std::vector<double>>;
-
-rl::task<void> measure(py::interpreter& python, int rounds, results& found) {
+rl::task<void> measure(py::interpreter& python, int rounds, bench::rounds_by_kind& found) {
     const py::object helper = python.exec("helper", helper_text);
     rl::scheduler_pool pool({.threads = 1, .placed = false});
     for (int round = 0; round < rounds; ++round) {
@@ -113,17 +111,9 @@ rl::task<void> measure(py::interpreter& python, int rounds, results& found) {
 
 int main(int count, char** words) {
     const int rounds = count > 1 ? std::atoi(words[1]) : 9;
-    results found;
+    bench::rounds_by_kind found;
     const int code = py::run(
         [rounds, &found](py::interpreter& python) { return measure(python, rounds, found); });
-    const char* before = "{";
-    for (const auto& [name, values] : found) {
-        std::printf("%s\"%s\": [", before, name.c_str());
-        for (std::size_t i = 0; i < values.size(); ++i)
-            std::printf("%s%.1f", i == 0 ? "" : ", ", values[i]);
-        std::printf("]");
-        before = ",\n ";
-    }
-    std::printf("}\n");
+    bench::print_rounds(found);
     return code;
 }

@@ -8,11 +8,9 @@
 #include <ringloop/interop/uv.hpp>
 #include <ringloop/ringloop.hpp>
 
-#include <cstdio>
 #include <cstdlib>
-#include <map>
-#include <string>
-#include <vector>
+
+#include "print_rounds.hpp"
 
 namespace {
 
@@ -35,27 +33,17 @@ struct pair {
     }
 };
 
-// A read that finds its byte there, and one that waits for it: the reactor is asked.
-asio::awaitable<void> asio_reads(pair& both, bool waits, double& each_ns) {
+// A read that finds its byte there, and one that waits for it: the reactor is asked. In a coroutine
+// of the world that the token belongs to.
+template <class Coroutine, class Token>
+Coroutine all_reads(pair& both, bool waits, double& each_ns, Token token) {
     char byte = 'x';
     const double begin_ns = cpu_ns();
     for (int i = 0; i < reads; ++i) {
         if (!waits) both.theirs.send(asio::buffer(&byte, 1));
         if (waits)
             asio::post(both.ours.get_executor(), [&] { both.theirs.send(asio::buffer(&byte, 1)); });
-        co_await both.ours.async_read_some(asio::buffer(&byte, 1), asio::use_awaitable);
-    }
-    each_ns = (cpu_ns() - begin_ns) / reads;
-}
-
-rl::task<void> task_reads(pair& both, bool waits, double& each_ns) {
-    char byte = 'x';
-    const double begin_ns = cpu_ns();
-    for (int i = 0; i < reads; ++i) {
-        if (!waits) both.theirs.send(asio::buffer(&byte, 1));
-        if (waits)
-            asio::post(both.ours.get_executor(), [&] { both.theirs.send(asio::buffer(&byte, 1)); });
-        co_await both.ours.async_read_some(asio::buffer(&byte, 1), rl::use_task);
+        co_await both.ours.async_read_some(asio::buffer(&byte, 1), token);
     }
     each_ns = (cpu_ns() - begin_ns) / reads;
 }
@@ -64,7 +52,9 @@ double by_asio(bool waits) {
     asio::io_context io(1);
     pair both(io);
     double each_ns = 0;
-    asio::co_spawn(io, asio_reads(both, waits, each_ns), asio::detached);
+    asio::co_spawn(
+        io, all_reads<asio::awaitable<void>>(both, waits, each_ns, asio::use_awaitable),
+        asio::detached);
     io.run();
     return each_ns;
 }
@@ -74,7 +64,7 @@ double by_task(bool waits) {
     pair both(io);
     double each_ns = 0;
     rl::interop::asio_host host(io);
-    host.spawn(task_reads(both, waits, each_ns));
+    host.spawn(all_reads<rl::task<void>>(both, waits, each_ns, rl::use_task));
     io.run();
     return each_ns;
 }
@@ -126,7 +116,7 @@ double by_guest() {
 
 int main(int count, char** words) {
     const int rounds = count > 1 ? std::atoi(words[1]) : 9;
-    std::map<std::string, std::vector<double>> found;
+    bench::rounds_by_kind found;
     for (int i = 0; i < rounds; ++i) {
         found["read_ready_asio"].push_back(by_asio(false));
         found["read_ready_task"].push_back(by_task(false));
@@ -135,13 +125,5 @@ int main(int count, char** words) {
         found["timer_libuv"].push_back(by_libuv());
         found["timer_guest"].push_back(by_guest());
     }
-    const char* before = "{";
-    for (const auto& [name, values] : found) {
-        std::printf("%s\"%s\": [", before, name.c_str());
-        for (std::size_t i = 0; i < values.size(); ++i)
-            std::printf("%s%.1f", i == 0 ? "" : ", ", values[i]);
-        std::printf("]");
-        before = ",\n ";
-    }
-    std::printf("}\n");
+    bench::print_rounds(found);
 }

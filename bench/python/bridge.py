@@ -22,18 +22,16 @@ import concurrent.futures
 import ctypes
 import json
 import os
-import random
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from common import placing, report, stats
+from common import hosts, placing, report, stats
+from common.hosts import HOSTS
 
-HOSTS = ("asyncio", "uvloop", "ringloop")
 # cell: (ours, theirs), names of measurements
 RATIOS = {
     "known None / coroutine": ("known None", "coroutine None"),
@@ -263,12 +261,7 @@ def main() -> None:
     if options.host:
         return run_host(options.host)
     placing.pin({0, 1})
-    found: dict[str, list[dict[str, float]]] = {host: [] for host in HOSTS}
-    for _ in range(options.rounds):
-        for host in random.sample(HOSTS, len(HOSTS)):
-            done = subprocess.run([sys.executable, __file__, "--host", host], check=True,
-                                  capture_output=True, text=True)
-            found[host].append(json.loads(done.stdout))
+    found = hosts.rounds(__file__, options.rounds)
     names = list(found["ringloop"][0])
     print(report.table(["us", *HOSTS], [
         [name, *(microseconds([run[name] for run in found[host] if name in run])

@@ -13,18 +13,15 @@ import argparse
 import asyncio
 import json
 import os
-import random
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from common import placing, report, stats
+from common import hosts, placing, report, stats
+from common.hosts import HOSTS
 
-HOSTS = ("asyncio", "uvloop", "ringloop")
 SIZE, READS, AT_ONCE = 65536, 1024, 32
 FILES, FILE_SIZE, FILES_AT_ONCE = 2000, 4096, 8
 Work = Callable[[], Awaitable[Any]]
@@ -186,14 +183,8 @@ def main() -> None:
         folder = Path(name)
         prepare(folder)
         for _ in range(options.rounds):
-            for host in random.sample(HOSTS, len(HOSTS)):
-                done = subprocess.run(
-                    [sys.executable, __file__, "--host", host, "--folder", name],
-                    stdout=subprocess.PIPE,
-                    text=True,
-                    check=True,
-                )
-                found[host].append(json.loads(done.stdout))
+            for host in hosts.shuffled():
+                found[host].append(hosts.measured(__file__, host, "--folder", name))
     cells = list(found[HOSTS[0]][0])
     print(
         report.table(

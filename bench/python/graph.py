@@ -22,16 +22,14 @@ import hashlib
 import json
 import os
 import random
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from common import placing, report, stats
+from common import hosts, placing, report, stats
+from common.hosts import HOSTS
 
-HOSTS = ("asyncio", "uvloop", "ringloop")
 LEVELS, WIDTH, PAGE, PAGES = 10, 100, 4096, 64
 REPEATS = 20
 KINDS = ("python", "native", "pool")
@@ -156,12 +154,7 @@ def main() -> None:
     if options.host:
         return run_host(options.host)
     placing.pin({0, 1}, real_time=False)     # as a service runs: threads share the processors
-    found: dict[str, list[dict[str, float]]] = {host: [] for host in HOSTS}
-    for _ in range(options.rounds):
-        for host in random.sample(HOSTS, len(HOSTS)):
-            done = subprocess.run([sys.executable, __file__, "--host", host], check=True,
-                                  stdout=subprocess.PIPE, text=True)
-            found[host].append(json.loads(done.stdout))
+    found = hosts.rounds(__file__, options.rounds)
     print(report.table(["ms", *HOSTS], [
         [name, *(f"{stats.quantile([run[name] for run in found[host]], 0.5) * 1e3:.2f}"
                  for host in HOSTS)] for name in found["ringloop"][0]]))

@@ -16,16 +16,14 @@ import argparse
 import asyncio
 import json
 import os
-import random
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from common import completing, placing, report, stats
+from common import completing, hosts, placing, report, stats
+from common.hosts import HOSTS
 
-HOSTS = ("asyncio", "uvloop", "ringloop")
 PRODUCERS = (1, 2, 4)
 BATCH, BATCHES = 1000, 100
 DEEP = 8192
@@ -185,20 +183,18 @@ def main() -> None:
     if options.host:
         return run_host(options.host)
     natives: dict[int, list[dict[str, float]]] = {each: [] for each in PRODUCERS}
-    hosts: dict[str, list[dict[str, float]]] = {host: [] for host in HOSTS}
+    by_host: dict[str, list[dict[str, float]]] = {host: [] for host in HOSTS}
     for _ in range(options.rounds):
         for producers in PRODUCERS:
             natives[producers].append(native(producers, options.count))
-        for host in random.sample(HOSTS, len(HOSTS)):
-            command = [sys.executable, __file__, "--host", host]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            hosts[host].append(json.loads(done.stdout))
+        for host in hosts.shuffled():
+            by_host[host].append(hosts.measured(__file__, host))
     print(native_table(natives))
     print()
-    print(host_table(hosts))
-    report.save(options.json, "handle", {"native": natives, "hosts": hosts})
+    print(host_table(by_host))
+    report.save(options.json, "handle", {"native": natives, "hosts": by_host})
     report.ratio(
-        median(hosts["ringloop"], "delivered") / 150,
+        median(by_host["ringloop"], "delivered") / 150,
         "loop's CPU for a delivered completion over 150 ns, ringloop",
     )
 

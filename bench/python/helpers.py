@@ -13,15 +13,13 @@ import argparse
 import asyncio
 import json
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from common import placing, report, stats
+from common import hosts, placing, report, stats
+from common.hosts import HOSTS
 
-HOSTS = ("asyncio", "uvloop", "ringloop")
 ITEMS = 1000
 # Row, and what stands over what in its ratio.
 ROWS = (
@@ -159,13 +157,7 @@ def main() -> None:
         return run_host(options.host, options.rounds)
     found: dict[str, dict[str, list[float]]] = {}
     for host in HOSTS:
-        done = subprocess.run(
-            [sys.executable, __file__, "--host", host, "--rounds", str(options.rounds)],
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        found[host] = json.loads(done.stdout)
+        found[host] = hosts.measured(__file__, host, "--rounds", str(options.rounds))
     rows = [
         [name, *(str(stats.paired(found[host][over], found[host][under])) for host in HOSTS)]
         for name, over, under in ROWS

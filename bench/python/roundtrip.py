@@ -14,15 +14,13 @@ import asyncio
 import functools
 import json
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from common import placing, report, stats
+from common import hosts, placing, report, stats
+from common.hosts import HOSTS
 
-HOSTS = ("asyncio", "uvloop", "ringloop")
 PLACES = (1, 2)
 CELLS = (
     "immediate None",
@@ -112,13 +110,7 @@ def main() -> None:
     found: dict[tuple[str, int], list[dict[str, list[float]]]] = {each: [] for each in plan}
     for _ in range(options.rounds):
         for host, cores in random.sample(plan, len(plan)):
-            done = subprocess.run(
-                [sys.executable, __file__, "--host", host, "--cores", str(cores)],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            found[host, cores].append(json.loads(done.stdout))
+            found[host, cores].append(hosts.measured(__file__, host, "--cores", str(cores)))
     for cores in PLACES:
         rows = [
             [

@@ -17,16 +17,15 @@ import json
 import os
 import random
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
-from common import placing, report, stats
+from common import hosts, placing, report, stats
+from common.hosts import HOSTS
 
 RATES = (100_000, 500_000)
 MODES = ("ringloop", "eventfd")
-HOSTS = ("asyncio", "uvloop", "ringloop")
 BATCH, BATCHES = 1000, 20
 
 
@@ -122,14 +121,8 @@ def main() -> None:
         for rate in RATES:
             for mode in random.sample(MODES, len(MODES)):
                 found[rate][mode].append(native(mode, rate, options.seconds))
-        for host in random.sample(HOSTS, len(HOSTS)):
-            done = subprocess.run(
-                [sys.executable, __file__, "--host", host],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            rates[host].append(json.loads(done.stdout))
+        for host in hosts.shuffled():
+            rates[host].append(hosts.measured(__file__, host))
     print(
         report.table(
             ["native consumer", "p50 us", "p99 us", "writes/completion", "writes/sleep"],
